@@ -1,0 +1,215 @@
+package jobprobe
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// initialPIDNS is the inode number of every host's first pid namespace
+// (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+const initialPIDNS = 0xEFFFFFFC
+
+// osScope is what the scope holds open and knows of the kernel.
+type osScope struct {
+	proc  int  // O_PATH descriptor of a verified /proc, held for good
+	pidfs bool // pidfd inode numbers are unique for this boot
+}
+
+func (s osScope) uniqKind() string {
+	if s.pidfs {
+		return "pidfs"
+	}
+	return ""
+}
+
+// verified holds the scope once /proc could be verified. A failure is not
+// kept: it may pass.
+var verified atomic.Pointer[scope]
+
+// currentScope verifies /proc and reads where this process stands. The
+// descriptor keeps what was verified: later mounts over /proc do not matter.
+// A boot id that could not be read, or not from the kernel, is read again.
+func currentScope() (*scope, error) {
+	sc := verified.Load()
+	if sc == nil {
+		made, err := newScope("/proc")
+		if err != nil {
+			return nil, err
+		}
+		if !verified.CompareAndSwap(nil, made) {
+			unix.Close(made.os.proc)
+		}
+		sc = verified.Load()
+	}
+	if !sc.bootReal {
+		again := *sc
+		again.boot, again.bootReal = bootID(sc.os.proc)
+		if again.bootReal {
+			verified.Store(&again)
+		}
+		sc = &again
+	}
+	return sc, nil
+}
+
+// newScope opens a /proc and fails unless it is a procfs that shows this
+// process: another namespace's /proc describes other processes by the same
+// numbers.
+func newScope(path string) (*scope, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	sc := &scope{os: osScope{proc: fd}}
+	if err := sc.fill(); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return sc, nil
+}
+
+func (sc *scope) fill() error {
+	proc := sc.os.proc
+	if !onProcfs(proc) {
+		return errors.New("/proc is not a procfs")
+	}
+	var self [16]byte
+	n, err := unix.Readlinkat(proc, "self", self[:])
+	if err != nil {
+		return fmt.Errorf("read /proc/self: %w", err)
+	}
+	if string(self[:n]) != strconv.Itoa(os.Getpid()) {
+		return errors.New("/proc belongs to another pid namespace")
+	}
+	if sc.pidNS, err = nsInode(proc, "self/ns/pid"); err != nil {
+		return fmt.Errorf("read pid namespace: %w", err)
+	}
+	if sc.timeNS, err = nsInode(proc, "self/ns/time"); err != nil {
+		return fmt.Errorf("read time namespace: %w", err)
+	}
+	if sc.os.pidfs, err = hasPidfs(); err != nil {
+		return fmt.Errorf("open own pidfd: %w", err)
+	}
+	sc.boot, sc.bootReal = bootID(proc)
+	sc.host = hostID()
+	return nil
+}
+
+func onProcfs(fd int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && int64(fs.Type) == unix.PROC_SUPER_MAGIC
+}
+
+// nsInode returns a namespace's inode number, 0 on a kernel without that kind
+// of namespace.
+func nsInode(proc int, name string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(proc, name, &st, 0)
+	if err == unix.ENOENT {
+		return 0, nil
+	}
+	return st.Ino, err
+}
+
+// bootID reads random_boot_id(5) and says whether the kernel itself gave it:
+// containers mount files over it, which openat2(2) with RESOLVE_NO_XDEV
+// refuses to cross and fstatfs(2) tells apart on kernels before 5.6.
+func bootID(proc int) (id string, bootReal bool) {
+	const name = "sys/kernel/random/boot_id"
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(proc, name, &how)
+	overmounted := err == unix.EXDEV
+	if err != nil {
+		fd, err = unix.Openat(proc, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	var buf [64]byte
+	n, errno := readOnce(fd, buf[:])
+	id = string(bytes.TrimSpace(buf[:n]))
+	if errno != 0 || !isUUID(id) {
+		return "", false
+	}
+	return id, !overmounted && onProcfs(fd)
+}
+
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, c := range []byte(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasPidfs tries a pidfd of this process once: before Linux 6.9 all pidfds
+// share one anonymous inode, and a 32-bit kernel cuts the number. A lack of
+// descriptors or memory is an error, not an answer.
+func hasPidfs() (bool, error) {
+	fd, errno := pidfdOpen(os.Getpid())
+	switch errno {
+	case 0:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
+		return false, errno
+	default:
+		return false, nil
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return false, nil
+	}
+	return int64(fs.Type) == unix.PID_FS_MAGIC && kernel64(), nil
+}
+
+func kernel64() bool {
+	var u unix.Utsname
+	if strconv.IntSize == 64 {
+		return true
+	}
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	machine := unix.ByteSliceToString(u.Machine[:])
+	return strings.Contains(machine, "64") || machine == "s390x"
+}
+
+// hostID hashes the machine id with the host name: cloned machines share the
+// one, containers of a host often differ in the other, and neither is shown.
+// It decides only between different boots.
+func hostID() string {
+	machine, _ := os.ReadFile("/etc/machine-id")
+	name, _ := os.Hostname()
+	machine = bytes.TrimSpace(machine)
+	if len(machine) == 0 && name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("jobprobe host\n" + string(machine) + "\n" + name))
+	return hex.EncodeToString(sum[:16])
+}
+
+// bootTime returns when this boot began on the wall clock, as the clocks
+// stand now, or the zero time.
+func bootTime() time.Time {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(ts.Nano()))
+}
