@@ -1,0 +1,287 @@
+//go:build unix
+
+package sidecar
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFlags open the lock: created if need be, never through a symbolic link
+// (O_NOFOLLOW, open(2)). O_CLOEXEC is os.OpenFile's own.
+const lockFlags = os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW
+
+// dir is an open directory of one job. Names are resolved relative to it
+// (openat(2)), so they stay in it whatever becomes of its path.
+type dir struct {
+	path string
+	fd   int
+	stat unix.Stat_t
+}
+
+func openDir(path string) (*dir, error) {
+	d := &dir{path: path}
+	err := uninterrupted(func() (err error) {
+		d.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	if err := unix.Fstat(d.fd, &d.stat); err != nil {
+		d.close()
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return d, nil
+}
+
+// close ignores the error: nothing is written through a directory's
+// descriptor, and close(2) must not be repeated.
+func (d *dir) close() { _ = unix.Close(d.fd) }
+
+// current returns errMoved unless the path still leads to this directory.
+func (d *dir) current() error {
+	var now unix.Stat_t
+	err := unix.Stat(d.path, &now)
+	if err == nil && now.Dev == d.stat.Dev && now.Ino == d.stat.Ino {
+		return nil
+	}
+	return errMoved
+}
+
+// exists returns nil if the name is an entry, of whatever type.
+func (d *dir) exists(name string) error {
+	var st unix.Stat_t
+	return d.wrap("stat", name, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// isEntry reports whether the name is an entry for the file that info is about.
+func (d *dir) isEntry(name string, info fs.FileInfo) bool {
+	var st unix.Stat_t
+	if unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return false
+	}
+	dev, ino, ok := fileID(info)
+	return ok && dev == uint64(st.Dev) && ino == uint64(st.Ino)
+}
+
+func (d *dir) read(name string) ([]byte, FileInfo, error) {
+	data, info, err := readAt(d.fd, name)
+	return data, info, d.wrap("read", name, err)
+}
+
+// readPath reads the record of the job whose directory is at path.
+func readPath(path string) ([]byte, FileInfo, error) {
+	name := path + "/" + recordName
+	data, info, err := readAt(unix.AT_FDCWD, name)
+	if err != nil {
+		err = &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return data, info, err
+}
+
+// readAt reads a regular file. O_NOFOLLOW refuses a symbolic link, and
+// O_NONBLOCK keeps open(2) from waiting for a FIFO's writer; neither changes
+// the reading of a regular file.
+func readAt(dirfd int, name string) (data []byte, info FileInfo, err error) {
+	var fd int
+	err = uninterrupted(func() (err error) {
+		fd, err = unix.Openat(dirfd, name,
+			unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, info, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, info, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, info, errNotRegular
+	}
+	info = FileInfo{
+		Mode: fs.FileMode(st.Mode & 0o777), Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),
+		UID: st.Uid, GID: st.Gid, HasOwner: true,
+	}
+	if st.Size > maxRecord {
+		return nil, info, errTooLarge
+	}
+	data, err = readAll(fd, int(st.Size))
+	return data, info, err
+}
+
+// readAll reads to the end of the file, which should come after size bytes. A
+// read that fills less than its buffer just there has met the end.
+func readAll(fd, size int) ([]byte, error) {
+	buf := make([]byte, size+1)
+	n := 0
+	for {
+		var got int
+		err := uninterrupted(func() (err error) {
+			got, err = unix.Read(fd, buf[n:])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		n += got
+		switch {
+		case got == 0 || n == size:
+			return buf[:n], nil
+		case n > maxRecord:
+			return nil, errTooLarge
+		case n == len(buf):
+			buf = append(buf, make([]byte, n)...)
+		}
+	}
+}
+
+// create makes a new file with the owner and mode of another, and returns when
+// its contents are on the disk. O_EXCL also refuses a symbolic link (open(2)).
+func (d *dir) create(name string, data []byte, like FileInfo) error {
+	var fd int
+	err := uninterrupted(func() (err error) {
+		fd, err = unix.Openat(d.fd, name,
+			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return d.wrap("create", name, err)
+	}
+	err = fill(fd, data, like)
+	// Some file systems report a failed write only here. After EINTR the
+	// descriptor is closed all the same (close(2)).
+	closed := unix.Close(fd)
+	if err == nil && closed != unix.EINTR {
+		err = closed
+	}
+	return d.wrap("write", name, err)
+}
+
+// fill gives a new file its owner and contents, and syncs it.
+func fill(fd int, data []byte, like FileInfo) error {
+	if like.HasOwner {
+		if err := keepOwner(fd, like); err != nil {
+			return err
+		}
+	}
+	// write(2) may write less than asked for, near a full disk above all.
+	for len(data) > 0 {
+		var n int
+		err := uninterrupted(func() (err error) {
+			n, err = unix.Write(fd, data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return io.ErrShortWrite
+		}
+		data = data[n:]
+	}
+	return syncFD(fd)
+}
+
+// keepOwner gives a file the owner and mode of the record it will replace. If
+// the owner cannot be kept, what others could do is not kept either.
+func keepOwner(fd int, like FileInfo) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	mode := uint32(like.Mode.Perm())
+	if st.Uid != like.UID || st.Gid != like.GID {
+		// Before chmod: a wider mode must not meet another owner.
+		if unix.Fchown(fd, int(like.UID), int(like.GID)) != nil {
+			mode &= 0o600
+		}
+	}
+	return unix.Fchmod(fd, mode)
+}
+
+func (d *dir) rename(from, to string) error {
+	return d.wrap("rename", from, unix.Renameat(d.fd, from, d.fd, to))
+}
+
+func (d *dir) remove(name string) error {
+	return d.wrap("remove", name, unix.Unlinkat(d.fd, name, 0))
+}
+
+// sync makes the directory's entries durable.
+func (d *dir) sync() error { return syncFD(d.fd) }
+
+// names lists the entries. It opens the directory anew, because reading moves
+// a descriptor's position.
+func (d *dir) names() ([]string, error) {
+	fd, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), d.path)
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// syncPath makes the entries of the directory at path durable.
+func syncPath(path string) error {
+	d, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return d.sync()
+}
+
+// prober returns a func that reports whether a job of the store has a record,
+// or may have one.
+func prober(store *os.File) (holds func(id string) bool, done func(), err error) {
+	fd := int(store.Fd())
+	return func(id string) bool {
+		var st unix.Stat_t
+		err := unix.Fstatat(fd, id+"/"+recordName, &st, unix.AT_SYMLINK_NOFOLLOW)
+		return err != unix.ENOENT && err != unix.ENOTDIR
+	}, func() {}, nil
+}
+
+func (d *dir) wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: d.path + "/" + name, Err: err}
+}
+
+// uninterrupted repeats a call that a signal interrupted (EINTR, signal(7)), a
+// bounded number of times.
+func uninterrupted(call func() error) error {
+	var err error
+	for range maxInterrupts {
+		if err = call(); err != unix.EINTR {
+			return err
+		}
+	}
+	return err
+}
+
+func isInterrupted(err error) bool { return errors.Is(err, unix.EINTR) }
+func isReadOnly(err error) bool    { return errors.Is(err, unix.EROFS) }
+func isNoSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// fileID returns the numbers that tell files apart (inode(7)).
+func fileID(info fs.FileInfo) (dev, ino uint64, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return uint64(st.Dev), uint64(st.Ino), true
+}
