@@ -1,0 +1,154 @@
+package reap
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// Row is one job of a listing; its fields are those of [Job].
+type Row struct {
+	RunID               string         `json:"run_id"`
+	Kind                jsontext.Value `json:"kind"`
+	Label               jsontext.Value `json:"label"`
+	Status              string         `json:"status"`
+	Terminal            bool           `json:"terminal"`
+	Outcome             *string        `json:"outcome"`
+	ReasonCode          *string        `json:"reason_code"`
+	SpawnState          jsontext.Value `json:"spawn_state"`
+	SubmittedAt         jsontext.Value `json:"submitted_at"`
+	FinishedAt          jsontext.Value `json:"finished_at"`
+	FinishedAtPrecision jsontext.Value `json:"finished_at_precision"`
+	TerminalSource      jsontext.Value `json:"terminal_source"`
+	RecordState         string         `json:"record_state"`
+	// PersistenceDegradedReason is what the run itself said of its store.
+	PersistenceDegradedReason jsontext.Value `json:"persistence_degraded_reason"`
+	// NotifyDeliveryState is none, unknown, delivered, delivered_unverified
+	// or failed.
+	NotifyDeliveryState string         `json:"notify_delivery_state"`
+	ExitCode            jsontext.Value `json:"exit_code"`
+	Signal              jsontext.Value `json:"signal"`
+	// Refused is as in Job.
+	Refused *string `json:"refused"`
+}
+
+// ListOptions chooses the jobs of a listing.
+type ListOptions struct {
+	// Limit is the greatest number of rows; 0 is all.
+	Limit int
+	// Status keeps only jobs of exactly this derived status; empty is any.
+	Status string
+}
+
+// Listing is the answer of List, newest job first.
+type Listing struct {
+	Jobs []Row `json:"jobs"`
+	// Truncated says that there are more jobs than Limit.
+	Truncated bool `json:"truncated"`
+}
+
+// List observes the jobs of the store, as Status does each. A damaged record
+// is one row and never fails the listing; a store that cannot be read does,
+// and a store that does not exist has no jobs.
+//
+// A cut listing observes no more jobs than it needs to fill itself, except
+// for a filter, which must look at each job until enough have matched.
+func (o Observer) List(ctx context.Context, opt ListOptions) (Listing, error) {
+	ids, err := o.Store.IDs()
+	if err != nil {
+		return Listing{}, err
+	}
+	out := Listing{Jobs: []Row{}}
+	for len(ids) > 0 {
+		n := len(ids)
+		if opt.Limit > 0 {
+			if len(out.Jobs) >= opt.Limit && opt.Status == "" {
+				out.Truncated = true
+				break
+			}
+			n = min(n, max(opt.Limit, 64))
+			if opt.Status == "" {
+				n = min(n, opt.Limit-len(out.Jobs))
+			}
+		}
+		rows, err := o.rows(ctx, ids[:n])
+		if err != nil {
+			return Listing{}, err
+		}
+		for _, row := range rows {
+			if opt.Status != "" && row.Status != opt.Status {
+				continue
+			}
+			if opt.Limit > 0 && len(out.Jobs) == opt.Limit {
+				out.Truncated = true
+				return out, nil
+			}
+			out.Jobs = append(out.Jobs, row)
+		}
+		ids = ids[n:]
+	}
+	return out, nil
+}
+
+// rows observes jobs in parallel and keeps their order. A job that is removed
+// meanwhile has no row.
+func (o Observer) rows(ctx context.Context, ids []string) ([]Row, error) {
+	looks := make([]look, len(ids))
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(len(ids), runtime.GOMAXPROCS(0)*2) {
+		wg.Go(func() {
+			for i := range next {
+				looks[i], _ = o.observe(ctx, ids[i]) // IDs returns valid ids only
+			}
+		})
+	}
+	for i := range ids {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	rows := make([]Row, 0, len(ids))
+	for i := range looks {
+		if looks[i].reading.State != sidecar.Absent {
+			rows = append(rows, o.row(&looks[i]))
+		}
+	}
+	return rows, nil
+}
+
+func (o Observer) row(l *look) Row {
+	rec := l.record()
+	if rec == nil {
+		rec = sidecar.NewRecord()
+	}
+	f := derive(l)
+	_, degraded := o.manifest(l)
+	return Row{
+		RunID:                     l.id,
+		Kind:                      field(rec, "kind"),
+		Label:                     field(rec, "label"),
+		Status:                    f.status,
+		Terminal:                  f.terminal,
+		Outcome:                   orNull(f.outcome),
+		ReasonCode:                orNull(f.reason),
+		SpawnState:                field(rec, "spawn_state"),
+		SubmittedAt:               field(rec, "submitted_at"),
+		FinishedAt:                field(rec, "finished_at"),
+		FinishedAtPrecision:       field(rec, "finished_at_precision"),
+		TerminalSource:            field(rec, "terminal_source"),
+		RecordState:               l.reading.State.String(),
+		PersistenceDegradedReason: degraded,
+		NotifyDeliveryState:       deliveryState(l.record()),
+		ExitCode:                  field(rec, "exit_code"),
+		Signal:                    field(rec, "signal"),
+		Refused:                   refusal(l.refused),
+	}
+}

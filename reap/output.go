@@ -1,0 +1,108 @@
+package reap
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// ConsoleName is the file, in a job's directory, that its output goes to.
+const ConsoleName = "console.log"
+
+// maxConsole bounds what Output returns of a console, in bytes.
+const maxConsole = 16 << 20
+
+// Output is what a job has printed and made.
+type Output struct {
+	RunID       string  `json:"run_id"`
+	Known       bool    `json:"known"`
+	RecordState string  `json:"record_state"`
+	Status      string  `json:"status"`
+	Terminal    bool    `json:"terminal"`
+	Outcome     *string `json:"outcome"`
+	ReasonCode  *string `json:"reason_code"`
+	// Console is the end of console.log, nil if there is none.
+	Console *string `json:"console"`
+	// Artifacts are the paths of the regular files that the run left in its
+	// artifacts directory, sorted.
+	Artifacts []string `json:"artifacts"`
+	// ArtifactsState is "ok" or "unreadable". A missing directory is ok.
+	ArtifactsState string `json:"artifacts_state"`
+	RunDir         string `json:"run_dir"`
+}
+
+// Unusable is the answer for a job whose record cannot be used.
+type Unusable struct {
+	RunID       string `json:"run_id"`
+	Known       bool   `json:"known"`
+	RecordState string `json:"record_state"`
+	Error       string `json:"error"`
+}
+
+// Output observes a job and returns the last tail bytes of its console
+// (0 or less is all of it, up to 16 MiB) and its artifacts. Only the
+// console.log in the job's own directory is read, whatever path the record
+// names. For a record that is not usable the second result says why.
+func (o Observer) Output(ctx context.Context, id string, tail int64) (*Output, *Unusable, error) {
+	l, err := o.observe(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	state := l.reading.State
+	if state != sidecar.OK {
+		text := unusable(state)
+		if state == sidecar.Absent {
+			text = "no job has this run id"
+		}
+		return nil, &Unusable{RunID: id, RecordState: state.String(), Error: text}, nil
+	}
+	f := derive(&l)
+	out := &Output{
+		RunID: id, Known: true, RecordState: state.String(),
+		Status: f.status, Terminal: f.terminal,
+		Outcome: orNull(f.outcome), ReasonCode: orNull(f.reason),
+		ArtifactsState: "ok",
+		RunDir:         filepath.Join(o.RunsDir, id),
+	}
+	if text, ok := o.console(id, tail); ok {
+		out.Console = &text
+	}
+	if out.Artifacts, err = o.artifacts(id); err != nil {
+		out.ArtifactsState = "unreadable"
+	}
+	return out, nil, nil
+}
+
+// ConsolePath returns the path of a job's console log. The id must be valid.
+func (o Observer) ConsolePath(id string) string {
+	return filepath.Join(o.Store.Dir, id, ConsoleName)
+}
+
+func (o Observer) console(id string, tail int64) (text string, ok bool) {
+	path := o.ConsolePath(id)
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return "", false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", false
+	}
+	if tail <= 0 || tail > maxConsole {
+		tail = maxConsole
+	}
+	data := make([]byte, min(tail, end))
+	n, err := f.ReadAt(data, end-int64(len(data)))
+	if err != nil && err != io.EOF {
+		return "", false
+	}
+	return strings.ToValidUTF8(string(data[:n]), "\uFFFD"), true
+}
