@@ -1,0 +1,135 @@
+//go:build unix
+
+package spawn
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Descriptors of a holder: it waits for a byte on the gate, and an execve
+// that succeeds closes the result without a word.
+const (
+	gateFD   = 3
+	resultFD = 4
+)
+
+// held is a command whose process exists and whose program has not begun.
+type held struct {
+	cmd    *exec.Cmd
+	gate   *os.File // a byte lets it go, closing it ends the holder
+	result *os.File // end of file: the program runs; text: why it does not
+}
+
+// startHeld starts this program as the process that will become the command:
+// in a session of its own, without input, its output appended to the log.
+func startHeld(t *task, log string) (*held, error) {
+	self, err := program()
+	if err != nil {
+		return nil, err
+	}
+	console, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer console.Close()
+	gateR, gateW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer gateR.Close()
+	resultR, resultW, err := os.Pipe()
+	if err != nil {
+		gateW.Close()
+		return nil, err
+	}
+	defer resultW.Close()
+	h := &held{gate: gateW, result: resultR, cmd: &exec.Cmd{
+		Path:        self,
+		Args:        append([]string{holdName}, t.Argv...),
+		Dir:         t.Cwd,
+		Env:         t.Env,
+		Stdout:      console,
+		Stderr:      console,
+		ExtraFiles:  []*os.File{gateR, resultW},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}}
+	if err := h.cmd.Start(); err != nil {
+		gateW.Close()
+		resultR.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// pgid is the process group: the holder leads its own.
+func (h *held) pgid() int64 { return int64(h.cmd.Process.Pid) }
+
+// release lets the command run and returns once its program has replaced the
+// holder, or why it has not.
+func (h *held) release() error {
+	defer h.result.Close()
+	_, err := h.gate.Write([]byte{1})
+	h.gate.Close()
+	if err != nil {
+		return err
+	}
+	why, err := io.ReadAll(h.result)
+	if err == nil && len(why) > 0 {
+		err = errors.New(string(why))
+	}
+	return err
+}
+
+// abandon ends the holder: its command never runs.
+func (h *held) abandon() {
+	h.gate.Close()
+	h.result.Close()
+	h.cmd.Wait()
+}
+
+// hold is the holder's life. It becomes the command only on a byte from the
+// gate: end of file means that the supervisor is gone or has changed its mind.
+func hold(argv []string) {
+	unix.CloseOnExec(gateFD)
+	unix.CloseOnExec(resultFD)
+	gate, result := os.NewFile(gateFD, "gate"), os.NewFile(resultFD, "result")
+	if n, _ := gate.Read(make([]byte, 1)); n != 1 || len(argv) == 0 {
+		os.Exit(125)
+	}
+	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, argv, os.Environ())}
+	}
+	io.WriteString(result, err.Error())
+	os.Exit(127)
+}
+
+// detached puts the supervisor into a session of its own, so that no
+// terminal's signals reach it.
+func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// program is the path of this program. On Linux it is the running one, even
+// if the file has been replaced.
+func program() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
+
+// rootDir keeps no file system busy.
+func rootDir(string) string { return "/" }
+
+func signalName(state *os.ProcessState) string {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return unix.SignalName(ws.Signal())
+	}
+	return ""
+}

@@ -1,0 +1,270 @@
+package spawn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// Errors that refuse a request before anything is written.
+var (
+	ErrNoCommand  = errors.New("spawn: no command given")
+	ErrBadCommand = errors.New("spawn: a command word holds a NUL byte")
+	ErrBadEnv     = errors.New("spawn: an environment entry is not NAME=VALUE")
+	ErrBadDir     = errors.New("spawn: the working directory is not a directory")
+)
+
+// A FailedError says that a job was recorded and could not be started. Its
+// record has spawn_state "failed" unless Err says that not even that could
+// be written.
+type FailedError struct {
+	RunID  string
+	Reason string
+	Err    error // what kept the failure from being recorded, if anything
+}
+
+func (e *FailedError) Error() string {
+	text := "job " + e.RunID + " could not start: " + e.Reason
+	if e.Err != nil {
+		text += " (and that could not be recorded: " + e.Err.Error() + ")"
+	}
+	return text
+}
+
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// Request describes a job.
+type Request struct {
+	// Argv is the command and its arguments. A command without a separator
+	// is looked up in the job's PATH. No shell is involved.
+	Argv []string
+	// Dir is the working directory, empty for the caller's.
+	Dir string
+	// Env is the whole environment, nil for the caller's. The variables that
+	// mark the job's processes are added.
+	Env []string
+
+	Label         string // free text
+	Parent        string // run id of the job this one belongs to
+	NotifyCommand []string
+	NotifyTarget  string
+	NotifySender  string
+}
+
+// Handle names a job that was started.
+type Handle struct {
+	RunID    string            `json:"run_id"`
+	PID      int64             `json:"pid"`
+	Identity jobprobe.Identity `json:"process_identity"`
+	// Supervisor is the process that will record the end.
+	Supervisor jobprobe.Identity `json:"supervisor"`
+	// Log is the path of the console log.
+	Log string `json:"log"`
+}
+
+// maxReservations bounds the search for a free run id.
+const maxReservations = 8
+
+// Start starts a job in a store and returns once its identity is durable and
+// its command runs. The job does not depend on the caller afterwards.
+//
+// The error is a *FailedError if the job got as far as a record; otherwise
+// nothing of it is left on disk. ctx bounds the call, not the job: once the
+// supervisor runs, the record says what became of it.
+func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error) {
+	dir, err := filepath.Abs(store.Dir)
+	if err != nil {
+		return Handle{}, err
+	}
+	store.Dir = dir
+	if err := req.check(); err != nil {
+		return Handle{}, err
+	}
+	id, err := reserve(store, &req)
+	if err != nil {
+		return Handle{}, err
+	}
+	rep, err := supervised(ctx, task{
+		Dir: dir, RunID: id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, id),
+	})
+	switch {
+	case err != nil:
+		rep.Error = err.Error()
+	case rep.Error == "":
+		return Handle{
+			RunID: id, PID: rep.Identity.PID, Identity: rep.Identity, Supervisor: rep.Supervisor,
+			Log: filepath.Join(dir, id, reap.ConsoleName),
+		}, nil
+	}
+	failed := &FailedError{RunID: id, Reason: rep.Error}
+	if !rep.Recorded {
+		_, failed.Err = store.SpawnFailed(context.WithoutCancel(ctx), id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
+	}
+	return Handle{}, failed
+}
+
+// check refuses what no operating system would start, and makes Dir absolute.
+func (r *Request) check() error {
+	if len(r.Argv) == 0 || r.Argv[0] == "" {
+		return ErrNoCommand
+	}
+	for _, word := range r.Argv {
+		if strings.ContainsRune(word, 0) {
+			return ErrBadCommand
+		}
+	}
+	for _, entry := range r.Env {
+		if i := strings.IndexByte(entry, '='); i < 0 || strings.ContainsRune(entry, 0) {
+			return fmt.Errorf("%w: %q", ErrBadEnv, envName(entry))
+		}
+	}
+	dir, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%w: %s", ErrBadDir, dir)
+	}
+	r.Dir = dir
+	return nil
+}
+
+// envName is what may be said of an environment entry: never its value.
+func envName(entry string) string {
+	name, _, _ := strings.Cut(entry, "=")
+	return name
+}
+
+// jobEnv adds the marker variables by which a job's processes are known.
+func jobEnv(env []string, dir, id string) []string {
+	if env == nil {
+		env = os.Environ()
+	}
+	env = slices.Clone(env)
+	return append(env, "JOBPROBE_RUN_ID="+id, "LIONAGI_MCP_JOB_RUN_ID="+id, "JOBPROBE_DIR="+dir)
+}
+
+// reserve publishes the record under a fresh run id.
+func reserve(store sidecar.Store, req *Request) (id string, err error) {
+	self, err := jobprobe.Identify(os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	for range maxReservations {
+		now := time.Now()
+		id = sidecar.NewRunID(now)
+		err = store.Create(id, preparing(store, id, req, self, now))
+		switch {
+		case err == nil, errors.Is(err, sidecar.ErrUnsynced): // published; attaching it syncs again
+			return id, nil
+		case !errors.Is(err, sidecar.ErrExists):
+			return "", err
+		}
+	}
+	return "", err
+}
+
+// preparing is the record of a job that has no process yet. The fields and
+// their order are the peer's; what is ours follows.
+func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Identity, now time.Time) *sidecar.Record {
+	cwd := sidecar.Null()
+	if dir, err := os.Getwd(); err == nil {
+		cwd = sidecar.Text(dir)
+	}
+	notify := ""
+	if len(req.NotifyCommand) > 0 {
+		notify = string(sidecar.Texts(req.NotifyCommand))
+	}
+	rec := sidecar.NewRecord(
+		sidecar.Field{Name: "run_id", Value: sidecar.Text(id)},
+		sidecar.Field{Name: "pid", Value: sidecar.Null()},
+		sidecar.Field{Name: "pid_create_time", Value: sidecar.Null()},
+		sidecar.Field{Name: "pgid", Value: sidecar.Null()},
+		sidecar.Field{Name: "kind", Value: sidecar.Text("command")},
+		sidecar.Field{Name: "argv", Value: sidecar.Texts(req.Argv)},
+		sidecar.Field{Name: "cwd", Value: sidecar.Text(req.Dir)},
+		sidecar.Field{Name: "submit_cwd", Value: cwd},
+		sidecar.Field{Name: "label", Value: textOrNull(req.Label)},
+		sidecar.Field{Name: "notify_command", Value: textOrNull(notify)},
+		sidecar.Field{Name: "notify_target", Value: textOrNull(req.NotifyTarget)},
+		sidecar.Field{Name: "notify_sender", Value: textOrNull(req.NotifySender)},
+		sidecar.Field{Name: "submitted_at", Value: sidecar.Text(sidecar.FormatTime(now))},
+		sidecar.Field{Name: "finished_at", Value: sidecar.Null()},
+		sidecar.Field{Name: "status", Value: sidecar.Text("running")},
+		sidecar.Field{Name: "spawn_state", Value: sidecar.Text("preparing")},
+		sidecar.Field{Name: "log", Value: sidecar.Text(filepath.Join(store.Dir, id, reap.ConsoleName))},
+		sidecar.Field{Name: "spawner", Value: identityValue(spawner)},
+	)
+	if req.Parent != "" {
+		rec.Set("parent_run_id", sidecar.Text(req.Parent))
+	}
+	return rec
+}
+
+func textOrNull(s string) sidecar.Value {
+	if s == "" {
+		return sidecar.Null()
+	}
+	return sidecar.Text(s)
+}
+
+// supervised starts the supervisor and returns its one report. An error
+// means that there was none: the supervisor could not start, or it ended
+// before it had anything to say.
+func supervised(ctx context.Context, t task) (report, error) {
+	spec, err := json.Marshal(t)
+	if err != nil {
+		return report{}, err
+	}
+	self, err := program()
+	if err != nil {
+		return report{}, err
+	}
+	cmd := exec.Cmd{
+		Path:        self,
+		Args:        []string{superviseName, t.RunID},
+		Dir:         rootDir(self),
+		Env:         os.Environ(),
+		Stdin:       strings.NewReader(string(spec)),
+		SysProcAttr: detached(),
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return report{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return report{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { out.Close() })
+	defer stop()
+	var rep report
+	readErr := json.UnmarshalRead(out, &rep)
+	go cmd.Wait() // collect it when it ends, if this process is still there
+	if ctx.Err() != nil {
+		return report{}, ctx.Err()
+	}
+	if readErr != nil {
+		return report{}, errors.New("the supervisor ended without a report")
+	}
+	return rep, nil
+}
+
+func identityValue(id jobprobe.Identity) sidecar.Value {
+	text, err := id.MarshalJSON()
+	if err != nil {
+		return sidecar.Null()
+	}
+	return text
+}

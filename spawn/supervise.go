@@ -1,0 +1,162 @@
+package spawn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// Names by which this program knows, as os.Args[0], that it was started as a
+// part of a job.
+const (
+	superviseName = "jobprobe-supervise"
+	holdName      = "jobprobe-hold"
+)
+
+// Init must be called first in main, before flags are read. In a process
+// that was started as a supervisor or holder it does that duty and does not
+// return; in any other it returns at once.
+func Init() {
+	switch os.Args[0] {
+	case superviseName:
+		os.Exit(supervise(os.Stdin, os.Stdout))
+	case holdName:
+		hold(os.Args[1:])
+	}
+}
+
+// task is what the supervisor is told on its standard input.
+type task struct {
+	Dir   string   `json:"dir"`
+	RunID string   `json:"run_id"`
+	Argv  []string `json:"argv"`
+	Cwd   string   `json:"cwd"`
+	Env   []string `json:"env"`
+}
+
+// report is what it answers on its standard output, once, when the command
+// runs or cannot run.
+type report struct {
+	Identity   jobprobe.Identity `json:"identity,omitzero"`
+	Supervisor jobprobe.Identity `json:"supervisor,omitzero"`
+	Error      string            `json:"error,omitzero"`
+	// Recorded says that the record already tells of the failure, or is
+	// nobody's to change.
+	Recorded bool `json:"recorded,omitzero"`
+}
+
+// errNotOurs is the end of a supervisor that lost its record to somebody who
+// closed it first.
+var errNotOurs = errors.New("the job was closed before it started")
+
+// supervise runs one job from its attachment to its end.
+func supervise(in io.Reader, out io.WriteCloser) (code int) {
+	// A handler, unlike an ignored signal, is not inherited by the command.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	var t task
+	if err := json.UnmarshalRead(in, &t); err != nil {
+		return 2
+	}
+	store := sidecar.Store{Dir: t.Dir}
+	ctx := context.Background()
+	cmd, rep, err := begin(ctx, store, &t)
+	if err != nil {
+		rep.Error = err.Error()
+	}
+	json.MarshalWrite(out, rep) // the caller may be gone; the record is what counts
+	out.Close()
+	if err != nil {
+		return 1
+	}
+	cmd.Wait() // its error only repeats ProcessState
+	end := exitOf(cmd.ProcessState)
+	end.At = time.Now()
+	if !record(func() error { _, err := store.EndBySupervisor(ctx, t.RunID, end); return err }) {
+		return 1
+	}
+	return 0
+}
+
+// begin starts the command held, commits its identity, and lets it go.
+func begin(ctx context.Context, store sidecar.Store, t *task) (cmd *exec.Cmd, rep report, err error) {
+	self, err := jobprobe.Identify(os.Getpid())
+	if err != nil {
+		return nil, rep, err
+	}
+	h, err := startHeld(t, filepath.Join(t.Dir, t.RunID, reap.ConsoleName))
+	if err != nil {
+		return nil, rep, err
+	}
+	id, err := jobprobe.Identify(h.cmd.Process.Pid)
+	if err == nil {
+		created, _ := id.CreateTime()
+		_, err = store.Attach(ctx, t.RunID, sidecar.Attachment{
+			PID: id.PID, CreateTime: created, PGID: h.pgid(), Identity: id, Supervisor: self,
+		})
+	}
+	if err != nil {
+		h.abandon()
+		if errors.Is(err, sidecar.ErrNotPreparing) {
+			return nil, report{Recorded: true}, errNotOurs
+		}
+		return nil, rep, err
+	}
+	if err := h.release(); err != nil {
+		h.cmd.Wait()
+		failure := sidecar.SpawnFailure{Reason: err.Error(), At: time.Now(), Attached: true}
+		rep.Recorded = record(func() error { _, err := store.SpawnFailed(ctx, t.RunID, failure); return err })
+		return nil, rep, err
+	}
+	return h.cmd, report{Identity: id, Supervisor: self}, nil
+}
+
+// exitOf tells how the command ended, in the words of the record.
+func exitOf(state *os.ProcessState) sidecar.SupervisorEnd {
+	if sig := signalName(state); sig != "" {
+		return sidecar.SupervisorEnd{Status: "failed", ReasonCode: "run.failed.signal", Signal: sig}
+	}
+	code := state.ExitCode()
+	if code == 0 {
+		return sidecar.SupervisorEnd{Status: "completed", ExitCode: &code}
+	}
+	return sidecar.SupervisorEnd{Status: "failed", ReasonCode: "run.failed.exit_nonzero", ExitCode: &code}
+}
+
+// record writes a fact that only this process knows, and tries again while
+// the store refuses for a reason that can pass. It gives up when there is no
+// record of ours to write to.
+func record(write func() error) bool {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
+		err := write()
+		if err == nil {
+			return true
+		}
+		if refused, ok := errors.AsType[*sidecar.RefusedError](err); !ok || !canPass(refused.Reason) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+}
+
+// canPass says whether what refused a write may be over later.
+func canPass(reason sidecar.Refusal) bool {
+	switch reason {
+	case sidecar.LockUnavailable, sidecar.NoSpace, sidecar.ReadOnly, sidecar.RecordBusy, sidecar.IOError:
+		return true
+	case sidecar.Unspecified, sidecar.RecordAbsent, sidecar.RecordUnreadable, sidecar.RecordWrongShape,
+		sidecar.NamesAnotherRun, sidecar.TooNew:
+	}
+	return false
+}
