@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// console is where answers go: one document or text to out, trouble to err.
+type console struct {
+	out, err io.Writer
+	in       io.Reader
+	json     bool
+}
+
+// document prints a struct as one JSON object that names its contract.
+func (c *console) document(v any) error {
+	data, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	head := `{"contract_version":1`
+	if !bytes.Equal(data, []byte("{}")) {
+		head += ","
+	}
+	_, err = fmt.Fprintf(c.out, "%s%s\n", head, data[1:])
+	return err
+}
+
+// facts prints name and value pairs, leaving out what is not known.
+func (c *console) facts(pairs ...string) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			fmt.Fprintf(w, "%s:\t%s\n", pairs[i], printable(pairs[i+1]))
+		}
+	}
+	return w.Flush()
+}
+
+// table prints rows in aligned columns.
+func (c *console) table(rows [][]string) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+		}
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	return w.Flush()
+}
+
+// printable replaces what could steer a terminal: records are written by
+// whoever may write them.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// plain is a recorded value as text: a string without its quotes, null as
+// nothing.
+func plain(v jsontext.Value) string {
+	if v == nil || v.Kind() == 'n' {
+		return ""
+	}
+	if v.Kind() == '"' {
+		text, _ := sidecar.NewRecord(sidecar.Field{Name: "v", Value: v}).Text("v")
+		return text
+	}
+	return string(v)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// age is how long ago a recorded time was, in one unit.
+func age(v jsontext.Value, now time.Time) string {
+	t, ok := sidecar.ParseTime(plain(v))
+	if !ok {
+		return ""
+	}
+	d := now.Sub(t)
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobprobe/jobprobe/reap"
+)
+
+type listCmd struct {
+	Limit  int    `default:"50" help:"Show at most this many jobs; 0 shows all."`
+	Status string `placeholder:"STATUS" help:"Show only jobs of this status."`
+}
+
+func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if cmd.Limit < 0 {
+		return &failure{exitUsage, fmt.Errorf("--limit must be 0 (all) or more, not %d", cmd.Limit)}
+	}
+	l, err := obs.List(ctx, reap.ListOptions{Limit: cmd.Limit, Status: cmd.Status})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.document(l)
+	}
+	if len(l.Jobs) == 0 {
+		fmt.Fprintln(c.err, "no jobs")
+		return nil
+	}
+	now := time.Now()
+	rows := [][]string{{"RUN ID", "STATUS", "OUTCOME", "REASON", "AGE", "LABEL"}}
+	for i := range l.Jobs {
+		job := &l.Jobs[i]
+		state := job.Status
+		if job.RecordState != "ok" {
+			state = job.RecordState
+		}
+		rows = append(rows, []string{
+			job.RunID, state, deref(job.Outcome), deref(job.ReasonCode),
+			age(job.SubmittedAt, now), plain(job.Label),
+		})
+	}
+	if err := c.table(rows); err != nil {
+		return err
+	}
+	if l.Truncated {
+		fmt.Fprintf(c.err, "only the newest %d are shown; --limit 0 shows all\n", len(l.Jobs))
+	}
+	return nil
+}

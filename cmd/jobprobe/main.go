@@ -1,0 +1,131 @@
+// Command jobprobe tells whether a recorded background process is really
+// gone, and turns a conclusive loss into one durable end.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/spawn"
+)
+
+// cli is the command line. Every command has a Run method in a file of its
+// own and decides nothing: the packages it calls do.
+type cli struct {
+	Dir  string `env:"JOBPROBE_DIR" placeholder:"DIR" help:"Directory of the jobs (default: ${dir})."`
+	JSON bool   `name:"json" help:"Print one JSON document instead of text."`
+
+	Identify identifyCmd `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
+	Probe    probeCmd    `cmd:"" help:"Say whether a process is still the recorded one."`
+	Run      runCmd      `cmd:"" help:"Start a command as a background job and print its run id."`
+	Status   statusCmd   `cmd:"" help:"Show a job in full."`
+	List     listCmd     `cmd:"" help:"List jobs, newest first."`
+	Wait     waitCmd     `cmd:"" help:"Wait until jobs have ended."`
+	Output   outputCmd   `cmd:"" help:"Print what a job has printed."`
+	Hook     hookCmd     `cmd:"" help:"Record the end that a run reports of itself."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	spawn.Init()
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the whole program but for the process it runs in.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	reap.Version = version()
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("jobprobe"),
+		kong.Description("Is that exact background process still there; if not, how did it end?"),
+		kong.Writers(stdout, stderr),
+		kong.Vars{"dir": defaultDir()},
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "jobprobe:", err)
+		return exitUsage
+	}
+	exited := -1
+	parser.Exit = func(code int) { exited = code } // --help
+	kctx, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "jobprobe: %v\nRun \"jobprobe --help\" for the commands.\n", err)
+		return exitUsage
+	}
+	if c.Dir == "" {
+		c.Dir = defaultDir()
+	}
+	obs := reap.New(c.Dir)
+	err = kctx.Run(&console{out: stdout, err: stderr, in: stdin, json: c.JSON}, &obs)
+	return exitStatus(err, stderr)
+}
+
+// defaultDir is where jobs are kept if nothing else is said: state that
+// survives a reboot and is not worth a backup (XDG base directories).
+func defaultDir() string {
+	if runtime.GOOS == "windows" {
+		return filepath.Join(os.Getenv("LocalAppData"), "jobprobe", "jobs")
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "jobprobe", "jobs")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "."
+	}
+	return filepath.Join(home, ".local", "state", "jobprobe", "jobs")
+}
+
+// Exit statuses. A command that answers a question exits with the answer.
+const (
+	exitOK      = 0
+	exitRefused = 1   // refused, or no such job
+	exitGone    = 3   // process_gone; or ended, not all succeeded
+	exitUnknown = 4   // cannot tell
+	exitUsage   = 80  // the command line is wrong
+	exitWindow  = 124 // a wait's window closed
+)
+
+// status is an error that only sets the exit status: the answer is printed.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// exitStatus prints an error that is one and returns the exit status.
+func exitStatus(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	if code, ok := errors.AsType[status](err); ok {
+		return int(code)
+	}
+	fmt.Fprintln(stderr, "jobprobe:", err)
+	if coded, ok := errors.AsType[*failure](err); ok {
+		return coded.code
+	}
+	return exitRefused
+}
+
+// failure is an error with an exit status of its own.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jobprobe/jobprobe/reap"
+)
+
+type statusCmd struct {
+	RunIDs []string `arg:"" name:"run-id" help:"Run ids."`
+}
+
+func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	var out struct {
+		Jobs []reap.Job `json:"jobs"`
+	}
+	code := status(exitOK)
+	for _, id := range cmd.RunIDs {
+		job, err := obs.Status(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !job.Known {
+			code = exitRefused
+		}
+		out.Jobs = append(out.Jobs, job)
+	}
+	var err error
+	switch {
+	case c.json && len(out.Jobs) == 1:
+		err = c.document(out.Jobs[0])
+	case c.json:
+		err = c.document(out)
+	default:
+		for i := range out.Jobs {
+			if i > 0 {
+				fmt.Fprintln(c.out)
+			}
+			err = printJob(c, &out.Jobs[i])
+		}
+	}
+	if err == nil && code != exitOK {
+		return code
+	}
+	return err
+}
+
+func printJob(c *console, job *reap.Job) error {
+	switch {
+	case job.RecordState == "absent":
+		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; \"jobprobe list\" shows the jobs\n", job.RunID)
+		return nil
+	case !job.Known:
+		fmt.Fprintf(c.err, "jobprobe: the record of %s is %s: %s\n", job.RunID, job.RecordState, deref(job.RecordError))
+		return nil
+	}
+	now := time.Now()
+	return c.facts(
+		"run id", job.RunID,
+		"label", plain(job.Label),
+		"status", job.Status,
+		"outcome", deref(job.Outcome),
+		"reason", deref(job.ReasonCode),
+		"exit code", plain(job.ExitCode),
+		"signal", plain(job.Signal),
+		"submitted", ago(plain(job.SubmittedAt), age(job.SubmittedAt, now)),
+		"finished", ago(plain(job.FinishedAt), age(job.FinishedAt, now)),
+		"precision", plain(job.FinishedAtPrecision),
+		"ended by", plain(job.TerminalSource),
+		"evidence", plain(job.TerminalEvidence),
+		"pid", plain(job.PID),
+		"process", fmt.Sprintf("%s (%s)", job.LivenessConclusion, job.Finding),
+		"spawn", plain(job.SpawnState),
+		"notice", noticeText(job),
+		"late report", plain(job.LateReport),
+		"orphaned", yes(job.PossiblyOrphaned),
+		"not recorded", deref(job.Refused),
+	)
+}
+
+func ago(at, age string) string {
+	if age == "" {
+		return at
+	}
+	return at + " (" + age + " ago)"
+}
+
+func yes(b bool) string {
+	if b {
+		return "possibly"
+	}
+	return ""
+}
+
+// noticeText shows a delivery only if one was attempted.
+func noticeText(job *reap.Job) string {
+	if text := plain(job.NotifyDelivery); strings.Contains(text, "true") {
+		return text
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobprobe/jobprobe/reap"
+)
+
+type waitCmd struct {
+	RunIDs  []string      `arg:"" name:"run-id" help:"Run ids."`
+	MaxWait time.Duration `default:"60s" help:"How long to wait, at most 10m; 0s only looks."`
+	Any     bool          `help:"Return as soon as one has ended."`
+}
+
+// pollSeconds is the time between two looks.
+const pollSeconds = 0.2
+
+func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	w, err := obs.Wait(ctx, cmd.RunIDs, reap.WaitOptions{
+		MaxWait: cmd.MaxWait.Seconds(), Poll: pollSeconds, Any: cmd.Any,
+	})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		err = c.document(w)
+	} else {
+		err = printWait(c, &w)
+	}
+	if err != nil {
+		return err
+	}
+	if code := waitStatus(&w, cmd.Any); code != exitOK {
+		return code
+	}
+	return nil
+}
+
+func printWait(c *console, w *reap.Waiting) error {
+	rows := make([][]string, 0, len(w.Runs))
+	for i := range w.Runs {
+		run := &w.Runs[i]
+		if run.Error != nil {
+			fmt.Fprintf(c.err, "jobprobe: %s\n", run.Error.Message)
+			continue
+		}
+		detail := deref(run.ReasonCode)
+		if code := plain(run.ExitCode); code != "" {
+			detail = "exit code " + code
+		}
+		if sig := plain(run.Signal); sig != "" {
+			detail = "signal " + sig
+		}
+		rows = append(rows, []string{run.RunID, run.Status, deref(run.Outcome), detail})
+	}
+	return c.table(rows)
+}
+
+// waitStatus is the exit status of a wait.
+func waitStatus(w *reap.Waiting, anyOne bool) status {
+	ended, succeeded := 0, 0
+	for i := range w.Runs {
+		if w.Runs[i].Terminal && w.Runs[i].Error == nil {
+			ended++
+			if deref(w.Runs[i].Outcome) == reap.Succeeded {
+				succeeded++
+			}
+		}
+	}
+	switch {
+	case ended == succeeded && (w.AllTerminal || anyOne && ended > 0):
+		return exitOK
+	case w.AllTerminal || anyOne && ended > 0:
+		return exitGone
+	case w.TimedOut:
+		return exitWindow
+	}
+	return exitUnknown
+}
