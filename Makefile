@@ -1,0 +1,65 @@
+# Everything that CI runs is a target here, and runs the same by hand.
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+GO          ?= go
+BIN         := bin/jobprobe
+LDFLAGS     ?=
+FUZZTIME    ?= 30s
+
+# Platforms that behave, and platforms that only build.
+TARGETS := linux/amd64 linux/arm64 linux/386 linux/riscv64 linux/s390x \
+           darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
+           freebsd/amd64 openbsd/amd64 netbsd/amd64
+
+export CGO_ENABLED ?= 0
+
+.PHONY: build demo test race check fmt vet lint tidy cross bench fuzz clean
+
+build: ## The binary, in bin/.
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/jobprobe
+
+demo: build ## The main job on real processes, step by step.
+	bash testdata/demo.sh $(BIN)
+
+test: ## All tests; a skip that testdata/skips.txt does not list is a failure.
+	$(GO) test -json ./... | $(GO) run ./internal/skipcheck testdata/skips.txt
+
+race: ## The same under the race detector, which needs cgo.
+	CGO_ENABLED=1 $(GO) test -race -json ./... | $(GO) run ./internal/skipcheck testdata/skips.txt
+
+check: fmt vet lint tidy cross test race ## All that must hold before a commit lands.
+
+fmt:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these" >&2; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+lint: ## staticcheck and exhaustive, once for each operating system.
+	for os in linux darwin windows; do \
+	  GOOS=$$os $(GO) tool -modfile=tools/go.mod staticcheck ./... ; \
+	  GOOS=$$os $(GO) tool -modfile=tools/go.mod exhaustive -ignore-enum-types '^syscall\.' ./... ; \
+	done
+
+tidy:
+	$(GO) mod tidy -diff
+
+cross: ## Build, vet and compile the tests for every platform.
+	for target in $(TARGETS); do \
+	  echo "$$target"; export GOOS=$${target%/*} GOARCH=$${target#*/}; \
+	  $(GO) build -trimpath ./... ; $(GO) vet ./... ; $(GO) test -exec=true ./... >/dev/null ; \
+	done
+
+bench: ## Beside the bare system calls, then beside other libraries.
+	$(GO) test -run '^$$' -bench . -benchmem .
+	cd bench && $(GO) test -run '^$$' -bench . -benchmem .
+
+fuzz: ## Every fuzz target for FUZZTIME.
+	for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg ; \
+	  done ; \
+	done
+
+clean:
+	rm -rf bin dist
