@@ -5,6 +5,7 @@ GO          ?= go
 BIN         := bin/jobprobe
 LDFLAGS     ?=
 FUZZTIME    ?= 30s
+BENCHTIME   ?= 1s
 
 # Platforms that behave, and platforms that only build.
 TARGETS := linux/amd64 linux/arm64 linux/386 linux/riscv64 linux/s390x \
@@ -51,8 +52,8 @@ cross: ## Build, vet and compile the tests for every platform.
 	done
 
 bench: ## Beside the bare system calls, then beside other libraries.
-	$(GO) test -run '^$$' -bench . -benchmem .
-	cd bench && $(GO) test -run '^$$' -bench . -benchmem .
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
+	cd bench && $(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
 
 fuzz: ## Every fuzz target for FUZZTIME.
 	for pkg in $$($(GO) list ./...); do \

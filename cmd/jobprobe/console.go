@@ -80,6 +80,10 @@ func plain(v jsontext.Value) string {
 		text, _ := sidecar.NewRecord(sidecar.Field{Name: "v", Value: v}).Text("v")
 		return text
 	}
+	v = v.Clone()
+	if v.Compact() != nil {
+		return ""
+	}
 	return string(v)
 }
 
