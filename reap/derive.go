@@ -120,6 +120,8 @@ func deliveryState(rec *sidecar.Record) string {
 	attempted, delivered := literal(d, "attempted", "true"), literal(d, "ok", "true")
 	verified := !literal(d, "delivery_verified", "false")
 	switch {
+	case literal(d, "pending", "true"):
+		return "pending"
 	case attempted && d.Null("ok"):
 		return "unknown"
 	case delivered && verified:

@@ -27,8 +27,8 @@ type Row struct {
 	RecordState         string         `json:"record_state"`
 	// PersistenceDegradedReason is what the run itself said of its store.
 	PersistenceDegradedReason jsontext.Value `json:"persistence_degraded_reason"`
-	// NotifyDeliveryState is none, unknown, delivered, delivered_unverified
-	// or failed.
+	// NotifyDeliveryState is none, pending, unknown, delivered,
+	// delivered_unverified or failed.
 	NotifyDeliveryState string         `json:"notify_delivery_state"`
 	ExitCode            jsontext.Value `json:"exit_code"`
 	Signal              jsontext.Value `json:"signal"`

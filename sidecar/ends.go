@@ -35,6 +35,7 @@ type end struct {
 	more   []Field
 	report []Field // what else a late report keeps
 	silent bool    // leaves no late report
+	owed   bool    // somebody is to be told: leave the marker that says so
 }
 
 // write records the end if there is none. A second one changes nothing of the
@@ -46,6 +47,9 @@ func (e *end) write(r *Record) (won bool) {
 		r.Set("finished_at", timeValue(e.at))
 		for _, f := range e.more {
 			r.Set(f.Name, f.Value)
+		}
+		if e.owed {
+			r.Set("notify_delivery", pending())
 		}
 		return true
 	}
@@ -89,6 +93,7 @@ type HookEnd struct {
 	Status     string
 	ReasonCode string // may be empty
 	At         time.Time
+	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // EndByHook records the end that the run's terminal hook reports.
@@ -101,7 +106,7 @@ func (e HookEnd) Apply(r *Record) (bool, error) {
 	reason := given("reason_code", e.ReasonCode)
 	more := fresh(r, Field{"cli_status", Text(e.Status)})
 	more = append(append(more, reason...), precise(Observed, SourceHook)...)
-	end := end{status: e.Status, at: e.At, source: SourceHook, more: more, report: reason}
+	end := end{status: e.Status, at: e.At, source: SourceHook, more: more, report: reason, owed: e.NoticeOwed}
 	return end.write(r), nil
 }
 
@@ -120,7 +125,8 @@ type SpawnFailure struct {
 	At         time.Time
 	// Attached says that the reporter attached the run itself and knows that
 	// its command never began: the run may be started by its record.
-	Attached bool
+	Attached   bool
+	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // SpawnFailed records that a preparing run could not be started. A run that
@@ -140,7 +146,7 @@ func (f SpawnFailure) Apply(r *Record) (bool, error) {
 	reason := given("reason_code", f.ReasonCode)
 	more := append([]Field{{"reason", Text("spawn failed: " + f.Reason)}}, reason...)
 	more = append(more, precise(Observed, SourceSpawn)...)
-	end := end{status: "failed", at: f.At, source: SourceSpawn, more: more, report: reason}
+	end := end{status: "failed", at: f.At, source: SourceSpawn, more: more, report: reason, owed: f.NoticeOwed}
 	return end.write(r), nil
 }
 
@@ -153,6 +159,7 @@ type Reaping struct {
 	Finding    jobprobe.Finding
 	ReasonCode string    // empty means [ReasonGone]
 	At         time.Time // of the finding; the end came no later
+	NoticeOwed bool      // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // Reap records the end of a started run that reported none. The finding must
@@ -181,7 +188,7 @@ func (f Reaping) Apply(r *Record) (bool, error) {
 			Field{"kind", Text("process_identity_conclusively_gone")},
 			Field{"finding", Text(f.Finding.String())})},
 		Field{"notify_delivery", unattempted()})
-	end := end{status: "exited", at: f.At, source: SourceReaper, more: more, silent: true}
+	end := end{status: "exited", at: f.At, source: SourceReaper, more: more, silent: true, owed: f.NoticeOwed}
 	return end.write(r), nil
 }
 
@@ -193,6 +200,7 @@ type SupervisorEnd struct {
 	ExitCode   *int   // nil if the command did not exit
 	Signal     string // the signal's name, if one ended the command
 	At         time.Time
+	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // EndBySupervisor records how the run's supervisor saw it end.
@@ -211,12 +219,15 @@ func (e SupervisorEnd) Apply(r *Record) (bool, error) {
 	more := append(given("outcome", e.Outcome), report...)
 	more = append(more, precise(Observed, SourceSupervisor)...)
 	more = append(more, fresh(r)...)
-	end := end{status: e.Status, at: e.At, source: SourceSupervisor, more: more, report: report}
+	end := end{status: e.Status, at: e.At, source: SourceSupervisor, more: more, report: report, owed: e.NoticeOwed}
 	return end.write(r), nil
 }
 
 // KillEnd is the end by a signal that was sent on request.
-type KillEnd struct{ At time.Time }
+type KillEnd struct {
+	At         time.Time
+	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
+}
 
 // EndByKill records that a run was killed. Of a run that has ended only
 // group_reaped_at is set: the signal went to what was left of its group.
@@ -231,7 +242,7 @@ func (e KillEnd) Apply(r *Record) (bool, error) {
 		return false, nil
 	}
 	more := append([]Field{{"outcome", Text("cancelled")}}, precise(Observed, SourceKill)...)
-	end := end{status: "killed", at: e.At, source: SourceKill, more: more, silent: true}
+	end := end{status: "killed", at: e.At, source: SourceKill, more: more, silent: true, owed: e.NoticeOwed}
 	return end.write(r), nil
 }
 
@@ -242,6 +253,7 @@ type LifecycleEnd struct {
 	ReasonCode  string // empty is recorded as null
 	At          time.Time
 	Approximate bool // At is not the end itself but some time after it
+	NoticeOwed  bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // EndByLifecycle records an end that a lifecycle adapter reports.
@@ -259,15 +271,16 @@ func (e LifecycleEnd) Apply(r *Record) (bool, error) {
 	more = append(more, precise(precision, SourceLifecycle)...)
 	end := end{
 		status: e.Status, at: e.At, source: SourceLifecycle, more: more,
-		report: given("reason_code", e.ReasonCode),
+		report: given("reason_code", e.ReasonCode), owed: e.NoticeOwed,
 	}
 	return end.write(r), nil
 }
 
 // Attestation is an operator's word that a run has ended.
 type Attestation struct {
-	Text string
-	At   time.Time
+	Text       string
+	At         time.Time
+	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
 
 // Attest records an end on an operator's word. The caller has made sure that
@@ -281,6 +294,6 @@ func (a Attestation) Apply(r *Record) (bool, error) {
 	more := append([]Field{{"outcome", Text("indeterminate")}}, precise(UpperBound, SourceOperator)...)
 	more = append(more, Field{"terminal_evidence", Object(
 		Field{"kind", Text("operator_attestation")}, Field{"text", Text(a.Text)})})
-	end := end{status: "exited", at: a.At, source: SourceOperator, more: more, silent: true}
+	end := end{status: "exited", at: a.At, source: SourceOperator, more: more, silent: true, owed: a.NoticeOwed}
 	return end.write(r), nil
 }

@@ -103,6 +103,19 @@ func spawnState(r *Record) string {
 // unattempted is the notice of an end that nobody has been told of.
 func unattempted() Value { return Object(Field{"attempted", Bool(false)}) }
 
+// pending is the notice of an end that somebody is to be told of. Its writer
+// claims it next; if that one is no more, any observer may.
+func pending() Value {
+	return Object(Field{"attempted", Bool(false)}, Field{"pending", Bool(true)})
+}
+
+// NoticePending reports whether an end is recorded of which somebody is still
+// to be told.
+func NoticePending(r *Record) bool {
+	now, ok := r.Raw("notify_delivery")
+	return ok && r.Ended() && sameValue(now, pending())
+}
+
 // attempting is the notice written before an attempt: whatever happens to the
 // one who attempts it, nobody will attempt it again.
 func attempting() Value {
@@ -122,7 +135,7 @@ type claim struct{}
 
 func (claim) Apply(r *Record) (bool, error) {
 	now, ok := r.Raw("notify_delivery")
-	open := !ok || r.Null("notify_delivery") || sameValue(now, unattempted())
+	open := !ok || r.Null("notify_delivery") || sameValue(now, unattempted()) || sameValue(now, pending())
 	if !r.Ended() || !open {
 		return false, nil
 	}
