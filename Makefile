@@ -39,7 +39,7 @@ vet:
 lint: ## staticcheck and exhaustive, once for each operating system.
 	for os in linux darwin windows; do \
 	  GOOS=$$os $(GO) tool -modfile=tools/go.mod staticcheck ./... ; \
-	  GOOS=$$os $(GO) tool -modfile=tools/go.mod exhaustive -ignore-enum-types '^syscall\.' ./... ; \
+	  GOOS=$$os $(GO) tool -modfile=tools/go.mod exhaustive -typeignore '^syscall\.' ./... ; \
 	done
 
 tidy:

@@ -8,15 +8,16 @@ import (
 )
 
 // Process pins one process: what it does is done to that process or to none,
-// however often its number is reused. It holds one operating system handle
-// (a pidfd on Linux, a kqueue on macOS, a HANDLE on Windows) until Close.
+// however often its number is reused. It holds one operating system handle (a
+// pidfd on Linux, a HANDLE on Windows) until Close; macOS has none, and there
+// every use confirms the process anew.
 //
 // Pinning does not keep the number from being reused, and needs no relation
 // to the process: it need not be a child. Its methods may be called from
 // several goroutines at once.
 type Process struct {
 	id  Identity
-	pin pin
+	pin *pin
 }
 
 // Exit is how a process ended, as far as the operating system tells.
@@ -64,7 +65,7 @@ func (e *OpenError) Unwrap() error { return e.Err }
 func Open(id Identity) (*Process, error) {
 	p, live, err := openPin(id)
 	if err != nil || live.Finding != IdentityConfirmed {
-		if err == nil {
+		if p != nil {
 			p.close()
 		}
 		return nil, &OpenError{Liveness: live, Err: err}
@@ -85,12 +86,13 @@ func (p *Process) Probe() Liveness {
 }
 
 // Wait returns once the process has exited, without polling, and with its
-// exit status if the operating system tells it: to the parent always, to
-// others on Linux 6.15 and later once the parent has collected it, and on
-// Windows always. Ask Exit again where it was not known yet. Wait collects
-// nothing: a parent still has to.
+// exit status if the operating system tells it: on Windows always, on Linux
+// to the parent always and to others (6.15 and later) once the parent has
+// collected it, on macOS never. Ask Exit again where it was not known yet.
+// Wait collects nothing: a parent still has to.
 //
-// The error is the context's, or os.ErrClosed.
+// On Linux a wait blocks no thread, elsewhere one. The error is the context's,
+// os.ErrClosed after Close, or the operating system's.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if err := p.pin.wait(ctx); err != nil {
 		return Exit{}, err
@@ -103,8 +105,9 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 func (p *Process) Exit() Exit { return p.pin.exit() }
 
 // Signal sends a signal to the process and never to another. It refuses
-// number 1. The error is os.ErrProcessDone if the process has exited,
-// errors.ErrUnsupported for a signal that the system does not have.
+// number 1. The error is os.ErrProcessDone if the process has exited (on Linux:
+// and has been collected), errors.ErrUnsupported for a signal that the system
+// does not have: Windows has os.Kill and SIGTERM, which both terminate.
 //
 // On macOS, which has no handle to signal through, the process is confirmed
 // by its start time just before: a reuse of the number in between, which
@@ -119,5 +122,9 @@ func (p *Process) Signal(sig os.Signal) error {
 // Close releases the handle and ends every Wait. The process is not touched.
 func (p *Process) Close() error { return p.pin.close() }
 
-// errNoHandle is returned where a process cannot be pinned.
-var errNoHandle = fmt.Errorf("pinning a process: %w", errors.ErrUnsupported)
+var (
+	// errNoHandle is returned where a process cannot be pinned.
+	errNoHandle = fmt.Errorf("pinning a process: %w", errors.ErrUnsupported)
+	// errNoSignal is returned for a signal that the system does not have.
+	errNoSignal = fmt.Errorf("sending this signal: %w", errors.ErrUnsupported)
+)

@@ -3,6 +3,7 @@ package jobprobe
 import (
 	"context"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -10,86 +11,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin is a pidfd (pidfd_open(2), Linux 5.3). The os.File lets the runtime's
-// poller wait for it, so that a thousand waits block no thread.
+// pin is a pidfd (pidfd_open(2), Linux 5.3).
 type pin struct {
 	id    Identity
-	file  *os.File
-	raw   syscall.RawConn
 	open  context.Context // done once the pin is closed
 	ended context.CancelFunc
+
+	mu sync.RWMutex // held for reading while the descriptor is in use
+	fd int          // -1 once it is closed
 }
 
-func openPin(id Identity) (pin, Liveness, error) {
+func openPin(id Identity) (*pin, Liveness, error) {
 	if !askable(&id) {
-		return pin{}, Probe(id), nil
+		return nil, Probe(id), nil
 	}
 	fd, errno := pidfdOpen(int(id.PID))
 	live := Probe(id)
 	if errno != 0 {
 		if live.Finding == IdentityConfirmed {
-			return pin{}, live, errNoHandle
+			return nil, live, errNoHandle
 		}
-		return pin{}, live, nil
+		return nil, live, nil
 	}
-	// The handle was held before the probe, and is still the number's holder:
-	// what the probe confirmed by number is what the handle pins.
-	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err != nil && err != unix.EPERM {
+	// The handle was held before the probe, and its process runs after it: what
+	// the probe confirmed by number is what the handle pins.
+	if exited, err := pollReadable(fd); err != nil || exited {
 		unix.Close(fd)
-		if live.Finding == IdentityConfirmed {
-			live = Probe(id)
-		}
-		return pin{}, live, err
+		return nil, Probe(id), err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return pin{}, live, err
-	}
-	p := pin{id: id, file: os.NewFile(uintptr(fd), "pidfd")}
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		p.file.Close()
-		return pin{}, live, err
-	}
-	p.raw = raw
+	p := &pin{id: id, fd: fd}
 	p.open, p.ended = context.WithCancel(context.Background())
 	return p, live, nil
-}
-
-// control runs f with the descriptor, which stays open meanwhile.
-func (p *pin) control(f func(fd int)) error {
-	return p.raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
 // probe polls the handle. Readable is confirmed by a probe of the number,
 // unless that belongs to another process by now.
 func (p *pin) probe(ev *Evidence) Finding {
-	state := runningUnknown
-	err := p.control(func(fd int) {
-		ready, err := pollReadable(fd)
-		c := Call{Name: "ppoll pidfd", Errno: errnoOf(err)}
-		switch {
-		case err != nil:
-		case ready:
-			c.Value, state = unix.POLLIN, exited
-		default:
-			state = runs
-		}
-		ev.add(c)
-	})
-	if err != nil {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.fd < 0 {
 		return NotProbed
 	}
-	switch state {
-	case runs:
-		return IdentityConfirmed
-	case exited:
-		live := Probe(p.id)
-		*ev = live.Evidence
-		return live.Finding
-	case runningUnknown:
+	ready, err := pollReadable(p.fd)
+	c := Call{Name: "ppoll pidfd", Errno: errnoOf(err)}
+	if ready {
+		c.Value = unix.POLLIN
 	}
-	return IdentityUnreadable
+	ev.add(c)
+	switch {
+	case err != nil:
+		return IdentityUnreadable
+	case !ready:
+		return IdentityConfirmed
+	}
+	live := Probe(p.id)
+	*ev = live.Evidence
+	return live.Finding
 }
 
 // wait lets the runtime's poller watch a duplicate of the handle, so that
@@ -126,17 +103,23 @@ func (p *pin) wait(ctx context.Context) error {
 	}
 }
 
-// duplicate makes a second descriptor of the same pidfd.
-func (p *pin) duplicate() (file *os.File, raw syscall.RawConn, err error) {
-	dup := -1
-	if cerr := p.control(func(fd int) { dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+// duplicate makes a second descriptor of the same pidfd, for the poller.
+func (p *pin) duplicate() (*os.File, syscall.RawConn, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.fd < 0 {
 		return nil, nil, os.ErrClosed
 	}
+	dup, err := unix.FcntlInt(uintptr(p.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	file = os.NewFile(uintptr(dup), "pidfd")
-	raw, err = file.SyscallConn()
+	if err := unix.SetNonblock(dup, true); err != nil {
+		unix.Close(dup)
+		return nil, nil, err
+	}
+	file := os.NewFile(uintptr(dup), "pidfd")
+	raw, err := file.SyscallConn()
 	if err != nil {
 		file.Close()
 	}
@@ -146,23 +129,29 @@ func (p *pin) duplicate() (file *os.File, raw syscall.RawConn, err error) {
 // exit asks for the exit status: PIDFD_GET_INFO tells everybody, once the
 // parent has collected the process (Linux 6.15); waitid(2) with WNOWAIT tells
 // the parent, and collects nothing.
-func (p *pin) exit() (e Exit) {
-	p.control(func(fd int) {
-		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
-		if unix.IoctlPidfdInfo(fd, &info) == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
-			ws := syscall.WaitStatus(info.Exit_code)
-			e = Exit{Known: true, Code: ws.ExitStatus(), Core: ws.CoreDump()}
-			if ws.Signaled() {
-				e.Signal = int(ws.Signal())
-			}
-			return
-		}
-		var si siginfo
-		err := unix.Waitid(unix.P_PIDFD, fd, (*unix.Siginfo)(unsafe.Pointer(&si)), unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-		if err == nil && si.pid() != 0 {
-			e = si.exit()
-		}
-	})
+func (p *pin) exit() Exit {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.fd < 0 {
+		return Exit{}
+	}
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	if unix.IoctlPidfdInfo(p.fd, &info) == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+		return exitOf(syscall.WaitStatus(info.Exit_code))
+	}
+	var si siginfo
+	err := unix.Waitid(unix.P_PIDFD, p.fd, (*unix.Siginfo)(unsafe.Pointer(&si)), unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	if err != nil || si.fields.pid == 0 {
+		return Exit{}
+	}
+	return si.exit()
+}
+
+func exitOf(ws syscall.WaitStatus) Exit {
+	e := Exit{Known: true, Code: ws.ExitStatus(), Core: ws.CoreDump()}
+	if ws.Signaled() {
+		e.Signal = int(ws.Signal())
+	}
 	return e
 }
 
@@ -185,8 +174,6 @@ const (
 	cldDumped = 3
 )
 
-func (si *siginfo) pid() int32 { return si.fields.pid }
-
 func (si *siginfo) exit() Exit {
 	status := int(si.fields.status)
 	switch si.code {
@@ -201,22 +188,28 @@ func (si *siginfo) exit() Exit {
 func (p *pin) signal(sig os.Signal) error {
 	n, ok := sig.(syscall.Signal)
 	if !ok {
-		return errNoHandle
+		return errNoSignal
 	}
-	var sent error
-	if err := p.control(func(fd int) { sent = unix.PidfdSendSignal(fd, n, nil, 0) }); err != nil {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.fd < 0 {
 		return os.ErrClosed
 	}
-	if sent == unix.ESRCH {
+	err := unix.PidfdSendSignal(p.fd, n, nil, 0)
+	if err == unix.ESRCH {
 		return os.ErrProcessDone
 	}
-	return sent
+	return err
 }
 
 func (p *pin) close() error {
-	if p.file == nil {
-		return nil
-	}
 	p.ended()
-	return p.file.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return os.ErrClosed
+	}
+	err := unix.Close(p.fd)
+	p.fd = -1
+	return err
 }

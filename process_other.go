@@ -11,10 +11,10 @@ import (
 // one against.
 type pin struct{}
 
-func openPin(id Identity) (pin, Liveness, error) { return pin{}, Probe(id), errNoHandle }
+func openPin(id Identity) (*pin, Liveness, error) { return nil, Probe(id), errNoHandle }
 
-func (pin) probe(*Evidence) Finding    { return UnsupportedPlatform }
-func (pin) wait(context.Context) error { return errNoHandle }
-func (pin) exit() Exit                 { return Exit{} }
-func (pin) signal(os.Signal) error     { return errNoHandle }
-func (pin) close() error               { return nil }
+func (*pin) probe(*Evidence) Finding    { return UnsupportedPlatform }
+func (*pin) wait(context.Context) error { return errNoHandle }
+func (*pin) exit() Exit                 { return Exit{} }
+func (*pin) signal(os.Signal) error     { return errNoHandle }
+func (*pin) close() error               { return nil }

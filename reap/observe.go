@@ -58,34 +58,46 @@ type look struct {
 	live    jobprobe.Liveness
 	probed  bool
 	ending  bool  // the process is gone, its supervisor is there to say how
+	won     bool  // this look wrote the job's end
 	refused error // a transition that was due and could not be written
 }
 
 func (l *look) record() *sidecar.Record { return l.reading.Record }
 
-// observe is the one classification path. It fails only for a run id that
-// cannot name a job; whatever else is wrong is part of the answer.
+// observe is the one classification path: it examines a job and writes the
+// end that is due. It fails only for a run id that cannot name a job;
+// whatever else is wrong is part of the answer.
 func (o Observer) observe(ctx context.Context, id string) (look, error) {
-	l := look{id: id, reading: o.Store.Read(id)}
+	l, due, err := o.examine(id)
+	if due {
+		o.reap(ctx, &l)
+	}
+	return l, err
+}
+
+// examine reads and probes a job, and says whether its end is due. It writes
+// nothing.
+func (o Observer) examine(id string) (l look, due bool, err error) {
+	l = look{id: id, reading: o.Store.Read(id)}
 	if l.reading.State == sidecar.Unread {
-		return l, l.reading.Err
+		return l, false, l.reading.Err
 	}
 	rec := l.record()
 	if l.reading.State != sidecar.OK || rec.Ended() {
-		return l, nil
+		return l, false, nil
 	}
 	o.look(&l)
 	if l.live.Conclusion != jobprobe.ProcessGone || !reapable(rec, id) {
-		return l, nil
+		return l, false, nil
 	}
 	switch o.supervisor(rec) {
 	case jobprobe.Alive:
 		l.ending = true
 	case jobprobe.ProcessGone:
-		o.reap(ctx, &l)
+		due = true
 	case jobprobe.Unknown:
 	}
-	return l, nil
+	return l, due, nil
 }
 
 // look probes the job's process, if that was not done yet.
@@ -115,16 +127,17 @@ func (o Observer) reap(ctx context.Context, l *look) {
 		l.reading = o.Store.Read(l.id)
 		return
 	}
-	l.reading.Record = got.Record
+	l.won, l.reading.Record = got.Won, got.Record
 }
 
 // liveness probes the process that a record names: by the kernel's stamps if
 // they were recorded, else by the start time in epoch seconds.
 func (o Observer) liveness(rec *sidecar.Record) jobprobe.Liveness {
 	pid, _ := rec.Int("pid") // what is no integer names no process
-	if raw, ok := rec.Raw("process_identity"); ok && !rec.Null("process_identity") {
-		id, _ := jobprobe.ParseIdentity(raw) // an unusable field confirms nothing
-		if id.PID == pid {
+	if !rec.Null("process_identity") {
+		// A damaged identity has no number, and its scope is not known: the
+		// fields below have none, so they are not asked instead.
+		if id := identityOf(rec, "process_identity"); id.PID == pid || id.PID == 0 {
 			return o.probeIdentity(id, rec)
 		}
 	}
@@ -152,16 +165,25 @@ func createTime(rec *sidecar.Record) float64 {
 // supervisor says what is known of the process that would report the end.
 // A record without one has nobody to wait for.
 func (o Observer) supervisor(rec *sidecar.Record) jobprobe.Conclusion {
-	raw, ok := rec.Raw("supervisor")
-	if !ok || rec.Null("supervisor") {
+	if rec.Null("supervisor") {
 		return jobprobe.ProcessGone
 	}
-	id, _ := jobprobe.ParseIdentity(raw)
-	live := o.probeIdentity(id, rec)
+	live := o.probeIdentity(identityOf(rec, "supervisor"), rec)
 	if live.Conclusion == jobprobe.Alive && live.Finding != jobprobe.IdentityConfirmed {
 		return jobprobe.Unknown
 	}
 	return live.Conclusion
+}
+
+// identityOf returns a recorded identity. One that is missing or damaged
+// confirms nothing.
+func identityOf(rec *sidecar.Record, name string) jobprobe.Identity {
+	if rec == nil {
+		return jobprobe.Identity{}
+	}
+	raw, _ := rec.Raw(name)
+	id, _ := jobprobe.ParseIdentity(raw)
+	return id
 }
 
 func (o Observer) probeIdentity(id jobprobe.Identity, rec *sidecar.Record) jobprobe.Liveness {

@@ -82,6 +82,10 @@ func (o Observer) ConsolePath(id string) string {
 	return filepath.Join(o.Store.Dir, id, ConsoleName)
 }
 
+func (o Observer) recordPath(id string) string {
+	return filepath.Join(o.Store.Dir, id, "job.json")
+}
+
 func (o Observer) console(id string, tail int64) (text string, ok bool) {
 	path := o.ConsolePath(id)
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {

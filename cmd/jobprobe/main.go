@@ -32,6 +32,8 @@ type cli struct {
 	Wait     waitCmd     `cmd:"" help:"Wait until jobs have ended."`
 	Output   outputCmd   `cmd:"" help:"Print what a job has printed."`
 	Hook     hookCmd     `cmd:"" help:"Record the end that a run reports of itself."`
+	Sweep    sweepCmd    `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
+	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jobprobe/jobprobe/reap"
+)
+
+type closeCmd struct {
+	RunID  string `arg:"" name:"run-id" help:"Run id."`
+	Attest string `required:"" placeholder:"TEXT" help:"What you know of the job's end, and how; kept in the record."`
+}
+
+func (cmd *closeCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if _, err := obs.Close(ctx, cmd.RunID, cmd.Attest); err != nil {
+		return err
+	}
+	if c.json {
+		return c.document(struct {
+			RunID  string `json:"run_id"`
+			Closed bool   `json:"closed"`
+		}{cmd.RunID, true})
+	}
+	_, err := fmt.Fprintf(c.out, "%s closed\n", cmd.RunID)
+	return err
+}
