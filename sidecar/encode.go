@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bytes"
+	"math"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -11,65 +12,110 @@ import (
 // after a key, ASCII only, no newline at the end. Numbers keep their text;
 // only layout and the spelling of strings are normalised.
 func (r *Record) Append(dst []byte) []byte {
-	if len(r.members) == 0 {
-		return append(dst, "{}"...)
-	}
-	open := byte('{')
-	for _, m := range r.members {
-		dst = append(dst, open)
-		dst = appendLine(dst, 1)
-		dst = appendString(dst, m.key)
-		dst = append(dst, ": "...)
-		dst = appendValue(dst, m.value, 1)
-		open = ','
-	}
-	return append(appendLine(dst, 0), '}')
+	w := writer{dst: dst, limit: math.MaxInt}
+	w.record(r)
+	return w.dst
 }
 
-// appendValue lays out one valid JSON value anew, its closing bracket at the
-// given depth. It keeps no stack, so nesting costs nothing; what it makes of
-// an invalid text is invalid too.
-func appendValue(dst []byte, v Value, depth int) []byte {
-	for i := 0; i < len(v); i++ {
+// raw returns the record's JSON text as its members spell it.
+func (r *Record) raw() []byte {
+	text := []byte{'{'}
+	for i, m := range r.members {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, m.key...), ':'), m.value...)
+	}
+	return append(text, '}')
+}
+
+// writer lays out JSON text anew. It keeps no stack, so nesting costs it
+// nothing; but each line of a deeply nested value is indented, so a small
+// record can become one that no memory holds.
+type writer struct {
+	dst     []byte
+	depth   int
+	compact bool // leave out all white space
+	limit   int  // stop somewhere after this length of dst
+}
+
+func (w *writer) record(r *Record) {
+	if len(r.members) == 0 {
+		w.dst = append(w.dst, "{}"...)
+		return
+	}
+	open := byte('{')
+	w.depth++
+	for _, m := range r.members {
+		w.dst = append(w.dst, open)
+		w.line()
+		w.value(m.key)
+		w.colon()
+		w.value(m.value)
+		open = ','
+	}
+	w.depth--
+	w.line()
+	w.dst = append(w.dst, '}')
+}
+
+// value writes one JSON value. The value must be valid: punctuation is passed
+// on as it comes, which is all that valid text needs. Space outside strings has
+// no meaning (RFC 8259, section 2) and is replaced; empty containers stay on
+// their line, as Python has them.
+func (w *writer) value(v Value) {
+	for i := 0; i < len(v) && len(w.dst) <= w.limit; i++ {
 		switch c := v[i]; c {
 		case ' ', '\t', '\n', '\r':
 		case '"':
 			n := stringLen(v[i:])
-			dst = appendString(dst, v[i:i+n])
+			w.dst = appendString(w.dst, v[i:i+n])
 			i += n - 1
 		case '{', '[':
-			dst = append(dst, c)
+			w.dst = append(w.dst, c)
 			rest := bytes.TrimLeft(v[i+1:], " \t\n\r")
 			if len(rest) > 0 && rest[0] == c+2 { // the matching bracket, in ASCII
-				dst = append(dst, rest[0])
+				w.dst = append(w.dst, rest[0])
 				i = len(v) - len(rest)
 				continue
 			}
-			depth++
-			dst = appendLine(dst, depth)
+			w.depth++
+			w.line()
 		case '}', ']':
-			depth--
-			dst = append(appendLine(dst, depth), c)
+			w.depth--
+			w.line()
+			w.dst = append(w.dst, c)
 		case ',':
-			dst = appendLine(append(dst, c), depth)
+			w.dst = append(w.dst, c)
+			w.line()
 		case ':':
-			dst = append(dst, ": "...)
+			w.colon()
 		default:
-			dst = append(dst, c)
+			w.dst = append(w.dst, c)
 		}
 	}
-	return dst
 }
 
-func appendLine(dst []byte, depth int) []byte {
-	dst = append(dst, '\n')
-	for range depth {
-		dst = append(dst, "  "...)
+// line begins a new line at the present depth.
+func (w *writer) line() {
+	if w.compact {
+		return
 	}
-	return dst
+	w.dst = append(w.dst, '\n')
+	for range w.depth {
+		w.dst = append(w.dst, "  "...)
+	}
 }
 
-// stringLen returns the length of the JSON string at the start of v.
+func (w *writer) colon() {
+	w.dst = append(w.dst, ':')
+	if !w.compact {
+		w.dst = append(w.dst, ' ')
+	}
+}
+
+// stringLen returns the length in bytes of the JSON string at the start of v,
+// with its quotes.
 func stringLen(v []byte) int {
 	for i := 1; i < len(v); i++ {
 		switch v[i] {
@@ -82,8 +128,9 @@ func stringLen(v []byte) int {
 	return len(v)
 }
 
-// appendString spells a quoted JSON string in ASCII. It works on UTF-16 code
-// units, so that a lone surrogate stays what it is.
+// appendString spells a quoted JSON string in ASCII. Escapes are read and
+// written as the UTF-16 code units they stand for (RFC 8259, section 7), so a
+// lone surrogate stays what it is, and a pair stays a pair.
 func appendString(dst []byte, quoted []byte) []byte {
 	for i := 0; i < len(quoted); {
 		c := quoted[i]
@@ -112,7 +159,8 @@ func appendString(dst []byte, quoted []byte) []byte {
 	return dst
 }
 
-// appendRune spells one rune inside a string.
+// appendRune spells one rune inside a string; beyond the basic plane it takes a
+// surrogate pair.
 func appendRune(dst []byte, r rune) []byte {
 	if r <= 0xffff {
 		return appendUnit(dst, uint16(r))
@@ -121,7 +169,9 @@ func appendRune(dst []byte, r rune) []byte {
 	return appendUnit(appendUnit(dst, uint16(high)), uint16(low))
 }
 
-// appendUnit spells one UTF-16 code unit inside a string.
+// appendUnit spells one UTF-16 code unit inside a string: printable ASCII as
+// itself, the five controls that have a short escape by it, all else, DEL
+// included, as \uXXXX in lower case (Python's ensure_ascii).
 func appendUnit(dst []byte, u uint16) []byte {
 	const digits = "0123456789abcdef"
 	switch {
@@ -143,7 +193,7 @@ func appendUnit(dst []byte, u uint16) []byte {
 	return append(dst, '\\', 'u', digits[u>>12], digits[u>>8&15], digits[u>>4&15], digits[u&15])
 }
 
-// hexUnit reads four hexadecimal digits.
+// hexUnit reads four hexadecimal digits of either case.
 func hexUnit(hex []byte) (u uint16) {
 	for _, c := range hex {
 		u <<= 4

@@ -199,6 +199,7 @@ type SupervisorEnd struct {
 	ReasonCode string // may be empty
 	ExitCode   *int   // nil if the command did not exit
 	Signal     string // the signal's name, if one ended the command
+	Core       bool   // the command dumped core
 	At         time.Time
 	NoticeOwed bool // a notice is to be delivered; see [Store.ClaimNotice]
 }
@@ -215,6 +216,9 @@ func (e SupervisorEnd) Apply(r *Record) (bool, error) {
 		report = append(report, Field{"exit_code", Int(int64(*e.ExitCode))})
 	}
 	report = append(report, given("signal", e.Signal)...)
+	if e.Core {
+		report = append(report, Field{"core_dumped", Bool(true)})
+	}
 	report = append(report, given("reason_code", e.ReasonCode)...)
 	more := append(given("outcome", e.Outcome), report...)
 	more = append(more, precise(Observed, SourceSupervisor)...)

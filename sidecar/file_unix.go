@@ -25,6 +25,8 @@ type dir struct {
 	stat unix.Stat_t
 }
 
+// openDir opens a job's directory and remembers which one it is. O_DIRECTORY
+// makes anything else ENOTDIR (open(2)).
 func openDir(path string) (*dir, error) {
 	d := &dir{path: path}
 	err := uninterrupted(func() (err error) {
@@ -49,10 +51,15 @@ func (d *dir) close() { _ = unix.Close(d.fd) }
 func (d *dir) current() error {
 	var now unix.Stat_t
 	err := unix.Stat(d.path, &now)
-	if err == nil && now.Dev == d.stat.Dev && now.Ino == d.stat.Ino {
-		return nil
+	switch {
+	case err == unix.ENOENT, err == unix.ENOTDIR:
+		return errMoved
+	case err != nil:
+		return &fs.PathError{Op: "stat", Path: d.path, Err: err}
+	case now.Dev != d.stat.Dev || now.Ino != d.stat.Ino:
+		return errMoved
 	}
-	return errMoved
+	return nil
 }
 
 // exists returns nil if the name is an entry, of whatever type.
@@ -61,16 +68,22 @@ func (d *dir) exists(name string) error {
 	return d.wrap("stat", name, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-// isEntry reports whether the name is an entry for the file that info is about.
-func (d *dir) isEntry(name string, info fs.FileInfo) bool {
+// isEntry returns errLost unless the name is an entry for the file that info
+// is about.
+func (d *dir) isEntry(name string, info fs.FileInfo) error {
 	var st unix.Stat_t
-	if unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return false
+	err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil && err != unix.ENOENT {
+		return d.wrap("stat", name, err)
 	}
-	dev, ino, ok := fileID(info)
-	return ok && dev == uint64(st.Dev) && ino == uint64(st.Ino)
+	file, ok := info.Sys().(*syscall.Stat_t)
+	if err != nil || !ok || uint64(file.Dev) != uint64(st.Dev) || uint64(file.Ino) != uint64(st.Ino) {
+		return errLost
+	}
+	return nil
 }
 
+// read reads a regular file of the directory.
 func (d *dir) read(name string) ([]byte, FileInfo, error) {
 	data, info, err := readAt(d.fd, name)
 	return data, info, d.wrap("read", name, err)
@@ -208,10 +221,13 @@ func keepOwner(fd int, like FileInfo) error {
 	return unix.Fchmod(fd, mode)
 }
 
+// rename replaces the file to. A reader has the old one or the new one, and
+// there is no instant without either (rename(2)).
 func (d *dir) rename(from, to string) error {
 	return d.wrap("rename", from, unix.Renameat(d.fd, from, d.fd, to))
 }
 
+// remove removes an entry that is no directory (unlink(2)).
 func (d *dir) remove(name string) error {
 	return d.wrap("remove", name, unix.Unlinkat(d.fd, name, 0))
 }
@@ -231,7 +247,8 @@ func (d *dir) names() ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// syncPath makes the entries of the directory at path durable.
+// syncPath makes the entries of the directory at path durable; fsync(2) of a
+// file alone does not.
 func syncPath(path string) error {
 	d, err := openDir(path)
 	if err != nil {
@@ -242,7 +259,8 @@ func syncPath(path string) error {
 }
 
 // prober returns a func that reports whether a job of the store has a record,
-// or may have one.
+// or may have one: only ENOENT and ENOTDIR say that it has none. It costs one
+// fstatat(2) relative to the opened store.
 func prober(store *os.File) (holds func(id string) bool, done func(), err error) {
 	fd := int(store.Fd())
 	return func(id string) bool {
@@ -252,6 +270,7 @@ func prober(store *os.File) (holds func(id string) bool, done func(), err error)
 	}, func() {}, nil
 }
 
+// wrap adds to an error what was done to which file.
 func (d *dir) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -271,17 +290,9 @@ func uninterrupted(call func() error) error {
 	return err
 }
 
+// What errno(3) means here. Quotas are space, too.
 func isInterrupted(err error) bool { return errors.Is(err, unix.EINTR) }
 func isReadOnly(err error) bool    { return errors.Is(err, unix.EROFS) }
 func isNoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
-}
-
-// fileID returns the numbers that tell files apart (inode(7)).
-func fileID(info fs.FileInfo) (dev, ino uint64, ok bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0, false
-	}
-	return uint64(st.Dev), uint64(st.Ino), true
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -46,10 +47,10 @@ func (d *dir) close() { _ = d.root.Close() }
 // current returns errMoved unless the path still leads to this directory.
 func (d *dir) current() error {
 	now, err := os.Stat(d.path)
-	if err == nil && os.SameFile(now, d.info) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, d.info) {
+		return errMoved
 	}
-	return errMoved
+	return err
 }
 
 // exists returns nil if the name is an entry, of whatever type.
@@ -58,10 +59,14 @@ func (d *dir) exists(name string) error {
 	return err
 }
 
-// isEntry reports whether the name is an entry for the file that info is about.
-func (d *dir) isEntry(name string, info fs.FileInfo) bool {
+// isEntry returns errLost unless the name is an entry for the file that info
+// is about.
+func (d *dir) isEntry(name string, info fs.FileInfo) error {
 	entry, err := d.root.Lstat(name)
-	return err == nil && os.SameFile(entry, info)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(entry, info) {
+		return errLost
+	}
+	return err
 }
 
 // readPath reads the record of the job whose directory is at path.
@@ -143,7 +148,14 @@ func isShared(err error) bool {
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
 
-func (d *dir) remove(name string) error { return d.root.Remove(name) }
+// remove falls back to the path: not every file system can delete what an open
+// directory holds by name.
+func (d *dir) remove(name string) error {
+	if d.root.Remove(name) == nil {
+		return nil
+	}
+	return os.Remove(filepath.Join(d.path, name))
+}
 
 // sync does nothing: Windows has no directory sync. See the package comment.
 func (d *dir) sync() error { return nil }

@@ -20,21 +20,28 @@ const (
 
 // errHeld is the reason of a wait that was too long. errMissed sends the
 // caller round again: the lock was held, or the file that got locked is no
-// longer the job's.
+// longer the job's. errLost: that became so under the lock's holder.
 var (
 	errHeld   = errors.New("held by another process")
 	errMissed = errors.New("lock missed")
+	errLost   = errors.New("the lock file was replaced")
 )
 
-// lock takes the exclusive lock of one job and returns the job's directory,
-// opened. The lock is flock(2) on job.lock, as the peer takes it; LockFileEx
-// on Windows. It belongs to the open file, so it also excludes other callers
-// in this process, and it is gone with its holder, however that dies. The file
-// is never removed: a removed lock file lets two holders in.
+// hold is a job's directory, opened, and its lock, taken.
+type hold struct {
+	*dir
+	lock *flock.Flock
+}
+
+// lock takes the exclusive lock of one job. The lock is flock(2) on job.lock,
+// as the peer takes it; LockFileEx on Windows. It belongs to the open file, so
+// it also excludes other callers in this process, and it is gone with its
+// holder, however that dies. The file is never removed: a removed lock file
+// lets two holders in.
 //
 // flock(2) cannot be waited for with a deadline, so it is polled. The returned
 // error is a [*RefusedError].
-func (s Store) lock(ctx context.Context, id string) (*dir, func(), error) {
+func (s Store) lock(ctx context.Context, id string) (*hold, error) {
 	wait := s.LockWait
 	if wait == 0 {
 		wait = defaultLockWait
@@ -43,14 +50,14 @@ func (s Store) lock(ctx context.Context, id string) (*dir, func(), error) {
 	defer cancel()
 	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
 		if ctx.Err() != nil {
-			return nil, nil, &RefusedError{id, LockUnavailable, context.Cause(ctx)}
+			return nil, &RefusedError{id, LockUnavailable, context.Cause(ctx)}
 		}
-		d, unlock, err := tryLock(s.path(id))
+		h, err := tryLock(s.path(id))
 		if err == nil {
-			return d, unlock, nil
+			return h, nil
 		}
 		if !errors.Is(err, errMissed) && !isInterrupted(err) {
-			return nil, nil, lockRefused(id, err)
+			return nil, lockRefused(id, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -61,14 +68,14 @@ func (s Store) lock(ctx context.Context, id string) (*dir, func(), error) {
 
 // tryLock opens the directory and tries its lock once. A directory without a
 // record is no job: nothing is created in it.
-func tryLock(path string) (*dir, func(), error) {
+func tryLock(path string) (*hold, error) {
 	d, err := openDir(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := d.exists(recordName); err != nil {
 		d.close()
-		return nil, nil, err
+		return nil, err
 	}
 	// Read-write, because NFSv4 wants a writable file for an exclusive lock.
 	lock := flock.New(filepath.Join(path, lockName),
@@ -79,41 +86,50 @@ func tryLock(path string) (*dir, func(), error) {
 	}
 	if err != nil {
 		d.close()
-		return nil, nil, err
+		return nil, err
 	}
-	unlock := func() {
-		// Only EINTR leaves a lock in place, and it says nothing is wrong.
-		for range maxInterrupts {
-			if !isInterrupted(lock.Unlock()) {
-				break
-			}
-		}
-		d.close()
+	h := &hold{d, lock}
+	err = h.check()
+	if err == nil {
+		return h, nil
 	}
-	if err := d.locked(lock); err != nil {
-		unlock()
-		return nil, nil, err
+	h.release()
+	if errors.Is(err, errMoved) || errors.Is(err, errLost) {
+		err = errMissed
 	}
-	return d, unlock, nil
+	return nil, err
 }
 
-// locked checks what the path of the lock led to: a regular file that is still
-// the entry of this directory, while the path still leads to this directory.
-func (d *dir) locked(lock *flock.Flock) error {
-	info, err := lock.Stat()
+// check makes sure that the lock is what others would lock too: a regular file
+// that is the entry of this directory, while the path leads to this directory.
+func (h *hold) check() error {
+	if err := h.current(); err != nil {
+		return err
+	}
+	info, err := h.lock.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return &fs.PathError{Op: "lock", Path: lock.Path(), Err: errNotRegular}
+		return &fs.PathError{Op: "lock", Path: h.lock.Path(), Err: errNotRegular}
 	}
-	if d.current() != nil || !d.isEntry(lockName, info) {
-		return errMissed
-	}
-	return nil
+	return h.isEntry(lockName, info)
 }
 
-// lockRefused names the reason why a lock could not be taken.
+// release gives the lock back. Whether that worked is no part of the outcome:
+// what was published is published. The library closes the file only after it
+// has unlocked it, hence another try after an error.
+func (h *hold) release() {
+	for range maxInterrupts {
+		if h.lock.Unlock() == nil {
+			break
+		}
+	}
+	h.close()
+}
+
+// lockRefused names the reason why a lock could not be taken. ENOENT is of the
+// directory, since opening would have made the file.
 func lockRefused(id string, err error) error {
 	reason := LockUnavailable
 	switch {

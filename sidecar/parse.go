@@ -81,6 +81,7 @@ func parse(data []byte, opts ...jsontext.Options) (*Record, error) {
 	return r, err
 }
 
+// readObject reads the one value that data holds, and the end after it.
 func readObject(dec *jsontext.Decoder, data []byte) (*Record, error) {
 	if kind := dec.PeekKind(); kind != '{' {
 		if _, err := dec.ReadValue(); err != nil {
@@ -112,7 +113,7 @@ func readObject(dec *jsontext.Decoder, data []byte) (*Record, error) {
 	return r, readEnd(dec)
 }
 
-// readValue returns the next value as a slice of data.
+// readValue returns the next value as a slice of data, found by where it ended.
 func readValue(dec *jsontext.Decoder, data []byte) (Value, error) {
 	v, err := dec.ReadValue()
 	if err != nil {
@@ -134,7 +135,8 @@ func readEnd(dec *jsontext.Decoder) error {
 	return err
 }
 
-// damage turns a parser's error into the package's.
+// damage turns a parser's error into the package's. Not every one has an offset:
+// a text that breaks off has none, and is damaged at its end.
 func damage(data []byte, err error) error {
 	if err == errShape {
 		return &DamagedError{State: WrongShape, Reason: err.Error()}

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"bytes"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
@@ -174,7 +175,10 @@ func (r *Record) Clone() *Record {
 // Equal reports whether both records have the same members in the same order,
 // whatever their layout and the spelling of their strings.
 func (r *Record) Equal(other *Record) bool {
-	return bytes.Equal(r.Append(nil), other.Append(nil))
+	a, b := writer{compact: true, limit: math.MaxInt}, writer{compact: true, limit: math.MaxInt}
+	a.record(r)
+	b.record(other)
+	return bytes.Equal(a.dst, b.dst)
 }
 
 // MarshalJSON returns the text of [Record.Append].
@@ -193,5 +197,11 @@ func unquote(quoted Value) string {
 
 // sameValue compares two texts after layout and spelling are normalised.
 func sameValue(a, b Value) bool {
-	return bytes.Equal(a, b) || bytes.Equal(appendValue(nil, a, 0), appendValue(nil, b, 0))
+	if bytes.Equal(a, b) {
+		return true
+	}
+	v, w := writer{compact: true, limit: math.MaxInt}, writer{compact: true, limit: math.MaxInt}
+	v.value(a)
+	w.value(b)
+	return bytes.Equal(v.dst, w.dst)
 }

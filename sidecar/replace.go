@@ -32,15 +32,16 @@ const maxInterrupts = 100
 //     or overwritten, and the old record's owner and mode;
 //   - it is synced before the rename, so that the name never leads to less than
 //     the whole record;
-//   - the directory is asked for once more, so that a job which was moved away
-//     meanwhile is not written to, and one that was removed not brought back;
+//   - check is asked once more, so that a job which was moved away meanwhile is
+//     not written to, one that was removed not brought back, and a record whose
+//     lock file was taken away not overwritten;
 //   - rename(2) replaces the record in one step;
 //   - the directory is synced, which makes the rename itself durable. By then
 //     the record is published: a failure here is no failure of the change.
 //
 // On an error the old record is in place and no temporary file is left, unless
 // the system also refuses to remove it.
-func publish(d *dir, data []byte, like FileInfo) (synced bool, err error) {
+func publish(d *dir, data []byte, like FileInfo, check func() error) (synced bool, err error) {
 	sweep(d)
 	temp := tempName()
 	if err := d.create(temp, data, like); err != nil {
@@ -49,7 +50,7 @@ func publish(d *dir, data []byte, like FileInfo) (synced bool, err error) {
 		}
 		return false, err
 	}
-	err = d.current()
+	err = check()
 	if err == nil {
 		err = d.rename(temp, recordName)
 	}

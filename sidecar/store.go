@@ -24,7 +24,7 @@ const maxRecord = 16 << 20
 // value: it opens nothing, may be copied, and its directory need not exist.
 // A job's directory may be a symbolic link; the files in it may not.
 type Store struct {
-	// Dir is the directory of the jobs.
+	// Dir is the directory of the jobs; empty means the current directory.
 	Dir string
 	// LockWait is the longest wait for a job's lock; zero means 10 seconds.
 	LockWait time.Duration
@@ -52,8 +52,16 @@ type Reading struct {
 	Err error
 }
 
+// dir returns the store's directory.
+func (s Store) dir() string {
+	if s.Dir == "" {
+		return "."
+	}
+	return s.Dir
+}
+
 // path returns the directory of a run whose id is valid.
-func (s Store) path(id string) string { return s.Dir + string(filepath.Separator) + id }
+func (s Store) path(id string) string { return s.dir() + string(filepath.Separator) + id }
 
 // Read reads one record. It takes no lock, waits for nobody, and never blocks:
 // what is not a regular file (a symbolic link, a FIFO, a directory, a device)
@@ -66,7 +74,8 @@ func (s Store) Read(id string) Reading {
 	return reading(readPath(s.path(id)))
 }
 
-// reading judges what was read.
+// reading judges what was read. A record that does not exist, one that could not
+// be read and one that makes no sense are different answers.
 func reading(data []byte, info FileInfo, err error) Reading {
 	r := Reading{File: info, Err: err}
 	var damaged *DamagedError
@@ -90,7 +99,7 @@ func reading(data []byte, info FileInfo, err error) Reading {
 // found out. A store that does not exist has none; one that cannot be read is
 // an error. Records are not read.
 func (s Store) IDs() ([]string, error) {
-	dir, err := os.Open(s.Dir)
+	dir, err := os.Open(s.dir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -137,7 +146,7 @@ func (s Store) Create(id string, rec *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDirs(s.Dir); err != nil {
+	if err := makeDirs(s.dir()); err != nil {
 		return refused(id, err)
 	}
 	path := s.path(id)
@@ -152,7 +161,7 @@ func (s Store) Create(id string, rec *Record) error {
 		os.Remove(path) // empty again, so the id is free again
 		return refused(id, err)
 	}
-	if !synced || syncPath(s.Dir) != nil {
+	if !synced || syncPath(s.dir()) != nil {
 		return fmt.Errorf("%w: %s", ErrUnsynced, id)
 	}
 	return nil
@@ -165,7 +174,7 @@ func publishNew(path string, data []byte) (synced bool, err error) {
 		return false, err
 	}
 	defer d.close()
-	return publish(d, data, FileInfo{Mode: 0o600})
+	return publish(d, data, FileInfo{}, d.current)
 }
 
 // makeDirs makes a directory and its missing parents, 0700, and syncs the

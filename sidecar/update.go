@@ -1,10 +1,10 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // Change is the outcome of a transaction that was not refused.
@@ -33,12 +33,12 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	if !ValidRunID(id) {
 		return Change{}, fmt.Errorf("%w: %q", ErrRunID, id)
 	}
-	d, unlock, err := s.lock(ctx, id)
+	h, err := s.lock(ctx, id)
 	if err != nil {
 		return Change{}, err
 	}
-	defer unlock()
-	now := reading(d.read(recordName))
+	defer h.release()
+	now := reading(h.read(recordName))
 	if err := mutable(id, now); err != nil {
 		return Change{}, err
 	}
@@ -46,17 +46,17 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	if err := change(next); err != nil {
 		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
 	}
-	data, published, err := encode(next)
-	if err != nil {
-		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
-	}
-	if bytes.Equal(data, now.Record.Append(nil)) {
+	if next.Equal(now.Record) {
 		return Change{Unchanged, now.Record}, nil
 	}
 	if err := latched(now.Record, next); err != nil {
 		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
 	}
-	synced, err := publish(d, data, now.File)
+	data, published, err := encode(next)
+	if err != nil {
+		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
+	}
+	synced, err := publish(h.dir, data, now.File, h.check)
 	if err != nil {
 		return Change{Record: now.Record}, refused(id, err)
 	}
@@ -66,7 +66,9 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	return Change{Written, published}, nil
 }
 
-// mutable refuses what must not be rewritten.
+// mutable refuses what must not be rewritten: what is damaged, because nobody
+// knows what a new record would lose; what names another run, because two runs
+// would share one end; and what a newer program may understand differently.
 func mutable(id string, now Reading) error {
 	switch now.State {
 	case OK:
@@ -89,15 +91,16 @@ func mutable(id string, now Reading) error {
 // encode returns the bytes to publish, and the record that a reader will make
 // of them: nothing is published that could not be read again.
 func encode(rec *Record) ([]byte, *Record, error) {
-	data := rec.Append(nil)
-	if len(data) > maxRecord {
-		return nil, nil, ErrTooLarge
-	}
-	parsed, err := Parse(data)
+	parsed, err := Parse(rec.raw())
 	if err != nil {
 		return nil, nil, err
 	}
-	return data, parsed, nil
+	w := writer{limit: maxRecord}
+	w.record(parsed)
+	if len(w.dst) > maxRecord {
+		return nil, nil, ErrTooLarge
+	}
+	return w.dst, parsed, nil
 }
 
 // fixedByEnd are the members that say how a run ended. With the first end they
@@ -106,7 +109,8 @@ var fixedByEnd = [...]string{
 	"finished_at", "status", "outcome", "reason_code", "terminal_source", "finished_at_precision",
 }
 
-// latched reports an error if the change replaces what must never be replaced.
+// latched reports an error if the change replaces what must never be replaced,
+// whoever asks for it: the run's name, and the facts of its first end.
 func latched(old, next *Record) error {
 	if next.RunID() != old.RunID() {
 		return fmt.Errorf("%w: run_id", ErrLatched)
@@ -124,12 +128,15 @@ func latched(old, next *Record) error {
 	return nil
 }
 
-// refused names the reason of a failed system call.
+// refused names the reason of a failed system call. ENOENT inside an opened
+// directory means that the directory was removed (unlink(2)).
 func refused(id string, err error) error {
 	reason := IOError
 	switch {
-	case errors.Is(err, errMoved):
+	case errors.Is(err, errMoved), errors.Is(err, fs.ErrNotExist):
 		reason = RecordAbsent
+	case errors.Is(err, errLost):
+		reason = LockUnavailable
 	case isNoSpace(err):
 		reason = NoSpace
 	case isReadOnly(err):

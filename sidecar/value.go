@@ -55,7 +55,7 @@ func Texts(list []string) Value {
 }
 
 // Object returns a JSON object of the given fields; see [NewRecord].
-func Object(fields ...Field) Value { return NewRecord(fields...).Append(nil) }
+func Object(fields ...Field) Value { return NewRecord(fields...).raw() }
 
 // textOrNull is for fields that the peer writes as null when empty.
 func textOrNull(s string) Value {

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package sidecar_test
+
+// unixModes says whether permission bits mean what they say.
+const unixModes = false
