@@ -14,7 +14,7 @@ TARGETS := linux/amd64 linux/arm64 linux/386 linux/riscv64 linux/s390x \
 
 export CGO_ENABLED ?= 0
 
-.PHONY: build demo test race check fmt vet lint tidy cross bench fuzz clean
+.PHONY: build demo test race test-windows test-arch stress check fmt vet lint tidy cross bench fuzz clean
 
 build: ## The binary, in bin/.
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/jobprobe
@@ -22,11 +22,31 @@ build: ## The binary, in bin/.
 demo: build ## The main job on real processes, step by step.
 	bash testdata/demo.sh $(BIN)
 
-test: ## All tests; a skip that testdata/skips.txt does not list is a failure.
-	$(GO) test -json ./... | $(GO) run ./internal/skipcheck testdata/skips.txt
+# A test run is read by skipcheck: a skip that the list does not know fails.
+TESTS = $(GO) test -json $(TESTFLAGS)
+READ  = bin/skipcheck testdata/skips.txt
 
-race: ## The same under the race detector, which needs cgo.
-	CGO_ENABLED=1 $(GO) test -race -json ./... | $(GO) run ./internal/skipcheck testdata/skips.txt
+bin/skipcheck: $(wildcard internal/skipcheck/*.go)
+	$(GO) build -o $@ ./internal/skipcheck
+
+test: bin/skipcheck ## All tests on this machine.
+	$(TESTS) ./... | $(READ)
+
+race: bin/skipcheck ## The same under the race detector, which needs cgo.
+	CGO_ENABLED=1 $(TESTS) -race ./... | $(READ)
+
+test-windows: bin/skipcheck ## The Windows binary's tests, under wine (wine64, gcc-mingw-w64-x86-64).
+	GOOS=windows GOARCH=amd64 $(TESTS) -exec "$$PWD/testdata/wine/run.sh" ./... | $(READ)
+
+test-arch: bin/skipcheck ## 386 on this kernel, the others under qemu (qemu-user-static).
+	GOARCH=386 $(TESTS) . | $(READ)
+	for arch in arm64 riscv64 s390x; do \
+	  echo "$$arch" ; \
+	  GOARCH=$$arch $(TESTS) -exec "$$PWD/testdata/qemu/run.sh" . | $(READ) testdata/qemu/skips.txt ; \
+	done
+
+stress: bin/skipcheck ## The long runs, among them 20,000 recycled pids.
+	JOBPROBE_STRESS=1 $(TESTS) -run Stress -timeout 60m ./... | $(READ)
 
 check: fmt vet lint tidy cross test race ## All that must hold before a commit lands.
 

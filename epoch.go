@@ -26,6 +26,10 @@ const (
 	// stepTolerance is how far apart two fractions of a second may be and
 	// still be the same hundredth.
 	stepTolerance = 0.006
+	// initialTimeNS is the inode number of every Linux host's first time
+	// namespace (PROC_TIME_INIT_INO in include/linux/proc_ns.h). The clock of
+	// another one can be ahead by a fraction of a second.
+	initialTimeNS = 0xEFFFFFFA
 )
 
 // ProbeEpoch answers for a weak identity. A start time within 0.1 s confirms
@@ -62,12 +66,13 @@ func probeEpoch(id *EpochIdentity, ev *Evidence) Finding {
 	if !ok {
 		return IdentityUnreadable
 	}
-	return classifyEpoch(id, live, seen.session, func() bool { return marked(sc, id.PID, id.RunID) })
+	whole := stepsWhole && (sc.timeNS == 0 || sc.timeNS == initialTimeNS)
+	return classifyEpoch(id, live, whole, seen.session, func() bool { return marked(sc, id.PID, id.RunID) })
 }
 
 // classifyEpoch compares two start times of which either may have been moved
-// by the clock.
-func classifyEpoch(id *EpochIdentity, live float64, session int64, marked func() bool) Finding {
+// by the clock; whole says that it moves by whole seconds only.
+func classifyEpoch(id *EpochIdentity, live float64, whole bool, session int64, marked func() bool) Finding {
 	apart := math.Abs(live - id.Created)
 	_, fraction := math.Modf(apart)
 	switch {
@@ -77,7 +82,7 @@ func classifyEpoch(id *EpochIdentity, live float64, session int64, marked func()
 		return IdentityConfirmed
 	case id.PGID == id.PID && session != 0 && session != id.PID:
 		return PIDRecycled
-	case stepsWhole && min(fraction, 1-fraction) > stepTolerance:
+	case whole && min(fraction, 1-fraction) > stepTolerance:
 		return PIDRecycled
 	}
 	return IdentityUnreadable

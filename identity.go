@@ -144,10 +144,15 @@ type identityFields struct {
 }
 
 func (f *identityFields) identity() (Identity, error) {
-	var bad *IdentityError
+	var stamp, scope *IdentityError // the first damage to either
 	fail := func(field, reason string) {
-		if bad == nil {
-			bad = &IdentityError{field, reason}
+		first := &scope
+		switch field {
+		case "start", "start_unit", "uniq", "uniq_kind", "time_ns":
+			first = &stamp
+		}
+		if *first == nil {
+			*first = &IdentityError{field, reason}
 		}
 	}
 	text := func(field string, raw jsontext.Value) string {
@@ -191,16 +196,14 @@ func (f *identityFields) identity() (Identity, error) {
 		fail("pid", err.Error())
 	}
 	id.PID = pid
-	if bad == nil {
-		return id, nil
-	}
-	switch bad.Field {
-	case "start", "start_unit", "uniq", "uniq_kind", "time_ns":
+	switch {
+	case scope != nil: // or the number: there is nothing to ask about
+		return Identity{}, scope
+	case stamp != nil:
 		id.Start, id.Uniq, id.unusable = 0, 0, true
-		return id, bad
+		return id, stamp
 	}
-	// The number or its scope is damaged: there is nothing to ask about.
-	return Identity{}, bad
+	return id, nil
 }
 
 // scoped says whether anything about the recorder's scope was recorded.

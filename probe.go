@@ -91,11 +91,11 @@ func (v *Liveness) conclude(f Finding) {
 }
 
 func probe(id *Identity, recorded time.Time, ev *Evidence) Finding {
+	if id.OS != "" && id.OS != runtime.GOOS {
+		return ForeignHost // whose numbers follow other rules
+	}
 	if !askable(id) {
 		return UnusablePID
-	}
-	if id.OS != "" && id.OS != runtime.GOOS {
-		return ForeignHost
 	}
 	sc, err := currentScope()
 	if err != nil {
@@ -254,7 +254,7 @@ func classify(id *Identity, rel relation, seen *observation, ev *Evidence) Findi
 	switch {
 	case seen.obstacle != NotProbed:
 		return seen.obstacle
-	case rel.timeNS && seen.start != 0:
+	case rel.timeNS && seen.presence == held:
 		return ForeignTimeNamespace
 	case nothing && seen.presence == held && seen.running == runs && id.stampRecorded():
 		return IdentityUnusable

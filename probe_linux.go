@@ -69,10 +69,12 @@ func (l *look) once() bool {
 	if errno != 0 {
 		return false
 	}
-	l.seen.presence, l.seen.start, l.seen.session = held, st.start, st.session
+	l.seen.presence = held
+	if !st.settled() {
+		return false // nothing on such a line may be compared
+	}
+	l.seen.start, l.seen.session = st.start, st.session
 	switch {
-	case !st.settled():
-		return false
 	case st.exited():
 		l.seen.running = exited
 	case polled && l.seen.running == runningUnknown:
@@ -287,12 +289,16 @@ func (l *look) stamp(id *Identity) (settled bool, err error) {
 	return errno == 0 && again.start == st.start, nil
 }
 
-// errnoOf returns the number in an error of x/sys.
+// errnoOf returns the number in an error of x/sys, 0 for none. An error
+// without a number is EIO: no error may look like success.
 func errnoOf(err error) uint32 {
-	if errno, ok := err.(syscall.Errno); ok {
+	if err == nil {
+		return 0
+	}
+	if errno, ok := err.(syscall.Errno); ok && errno != 0 {
 		return uint32(errno)
 	}
-	return 0
+	return uint32(unix.EIO)
 }
 
 func errnoName(errno uint32) string {

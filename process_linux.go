@@ -35,9 +35,28 @@ func openPin(id Identity) (*pin, Liveness, error) {
 	}
 	// The handle was held before the probe, and its process runs after it: what
 	// the probe confirmed by number is what the handle pins.
-	if exited, err := pollReadable(fd); err != nil || exited {
+	pinned := false
+	for range tries {
+		exited, err := pollReadable(fd)
+		if err != nil {
+			unix.Close(fd)
+			return nil, live, err
+		}
+		if pinned = !exited; pinned {
+			break
+		}
+		if live = Probe(id); live.Finding != IdentityConfirmed {
+			break
+		}
+		// Readable without having exited (see look.poll), or the number has
+		// passed to a successor that a weak stamp does not tell apart.
+	}
+	if !pinned {
 		unix.Close(fd)
-		return nil, Probe(id), err
+		if live.Finding == IdentityConfirmed {
+			live.conclude(IdentityUnreadable)
+		}
+		return nil, live, nil
 	}
 	p := &pin{id: id, fd: fd}
 	p.open, p.ended = context.WithCancel(context.Background())

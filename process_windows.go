@@ -44,7 +44,7 @@ func openPin(id Identity) (*pin, Liveness, error) {
 func (p *pin) use(f func(windows.Handle)) error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if p.open.Err() != nil {
+	if p.handle == 0 {
 		return os.ErrClosed
 	}
 	f(p.handle)
@@ -80,6 +80,7 @@ func (p *pin) wait(ctx context.Context) error {
 	}
 	defer windows.CloseHandle(stop)
 	var signalling sync.WaitGroup
+	defer signalling.Wait() // the event is not closed under a signal
 	signal := func() { windows.SetEvent(stop); signalling.Done() }
 	for _, c := range [...]context.Context{ctx, p.open} {
 		signalling.Add(1)
@@ -88,7 +89,6 @@ func (p *pin) wait(ctx context.Context) error {
 			if cancel() {
 				signalling.Done()
 			}
-			signalling.Wait() // the event is not closed under a signal
 		}()
 	}
 	var waited error
@@ -146,11 +146,13 @@ func (p *pin) signal(sig os.Signal) error {
 }
 
 func (p *pin) close() error {
-	if p.open.Err() != nil {
-		return os.ErrClosed
-	}
 	p.ended()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return windows.CloseHandle(p.handle)
+	if p.handle == 0 {
+		return os.ErrClosed
+	}
+	err := windows.CloseHandle(p.handle)
+	p.handle = 0
+	return err
 }

@@ -19,14 +19,14 @@ type procStat struct {
 // behind field 22, or the number might be cut short.
 func parseStat(line []byte) (st procStat, ok bool) {
 	i := bytes.LastIndexByte(line, ')')
-	if i < 0 || len(line) < i+4 || line[i+1] != ' ' || line[i+3] != ' ' {
+	if i < 0 || len(line) < i+4 || line[i+1] != ' ' || line[i+2] == ' ' || line[i+3] != ' ' {
 		return procStat{}, false
 	}
 	st.state = line[i+2]
 	rest := line[i+4:]
 	for field := 4; field <= 22; field++ {
 		end := bytes.IndexByte(rest, ' ')
-		if end < 0 {
+		if end <= 0 {
 			return procStat{}, false
 		}
 		switch word := rest[:end]; field {

@@ -91,10 +91,14 @@ func (sc *scope) fill() error {
 	if string(self[:n]) != strconv.Itoa(os.Getpid()) {
 		return errors.New("/proc belongs to another pid namespace")
 	}
+	if !ownNamespace(sc) {
+		return errors.New("/proc belongs to an outer pid namespace")
+	}
 	if sc.pidNS, err = nsInode(proc, "self/ns/pid"); err != nil {
 		return fmt.Errorf("read pid namespace: %w", err)
 	}
-	if sc.timeNS, err = nsInode(proc, "self/ns/time"); err != nil {
+	// A first thread that has ended shows no time namespace any more.
+	if sc.timeNS, err = nsInode(proc, "thread-self/ns/time"); err != nil {
 		return fmt.Errorf("read time namespace: %w", err)
 	}
 	if sc.os.pidfs, err = hasPidfs(); err != nil {
@@ -103,6 +107,17 @@ func (sc *scope) fill() error {
 	sc.boot, sc.bootReal = bootID(proc)
 	sc.host = hostID()
 	return nil
+}
+
+// ownNamespace tells a /proc of this process's pid namespace from an outer one
+// in which the process happens to have the same number: NSpid lists a number
+// for each namespace, from that of the mount inwards (proc_pid_status(5),
+// Linux 4.1). An older kernel's status file has no such line.
+func ownNamespace(sc *scope) bool {
+	status, ok := readAllProc(sc, "self/status")
+	_, rest, found := bytes.Cut(status, []byte("\nNSpid:\t"))
+	numbers, _, _ := bytes.Cut(rest, []byte("\n"))
+	return ok && (!found || !bytes.ContainsRune(numbers, '\t'))
 }
 
 func onProcfs(fd int) bool {

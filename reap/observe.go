@@ -2,6 +2,7 @@ package reap
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	// notification of its own which was not delivered.
 	ReasonGoneUndelivered = "process_gone_notice_recorded_undelivered"
 	reasonSpawnFailed     = "spawn_failed"
+	reasonAbandoned       = "spawn_abandoned"
 	reasonNoArtifacts     = "no_artifacts"
 )
 
@@ -32,13 +34,19 @@ const (
 )
 
 // An Observer looks at the jobs of one store. It holds nothing open and may
-// be copied and used concurrently.
+// be copied and used concurrently. One that [New] made, and its copies, deliver
+// notices beside their answers, and want a last [Observer.Flush]; any other
+// delivers them before it answers.
 type Observer struct {
 	// Store holds the records.
 	Store sidecar.Store
 	// RunsDir holds what the runs themselves wrote, one directory a run id:
 	// run.json, notify_outcome.json, artifacts. Empty means no such directory.
 	RunsDir string
+	// Notices says how somebody is told of the ends that are written.
+	Notices Notices
+
+	courier *courier // nil: notices are delivered in line
 
 	probe func(jobprobe.Identity, time.Time) jobprobe.Liveness // nil: the root package
 	now   func() time.Time                                     // nil: time.Now
@@ -47,7 +55,7 @@ type Observer struct {
 // New returns an Observer of the jobs below dir, with the runs directory that
 // belongs to it (see [RunsDir]).
 func New(dir string) Observer {
-	return Observer{Store: sidecar.Store{Dir: dir}, RunsDir: RunsDir(dir)}
+	return Observer{Store: sidecar.Store{Dir: dir}, RunsDir: RunsDir(dir), courier: newCourier()}
 }
 
 // look is one observation of one job: the record as it stands, and what is
@@ -58,46 +66,108 @@ type look struct {
 	live    jobprobe.Liveness
 	probed  bool
 	ending  bool  // the process is gone, its supervisor is there to say how
+	due     due   // the end that is due
 	won     bool  // this look wrote the job's end
 	refused error // a transition that was due and could not be written
 }
 
 func (l *look) record() *sidecar.Record { return l.reading.Record }
 
-// observe is the one classification path: it examines a job and writes the
-// end that is due. It fails only for a run id that cannot name a job;
-// whatever else is wrong is part of the answer.
+// observe is the one classification path: it examines a job and settles what
+// is due. It fails only for a run id that cannot name a job; whatever else is
+// wrong is part of the answer.
 func (o Observer) observe(ctx context.Context, id string) (look, error) {
-	l, due, err := o.examine(id)
-	if due {
-		o.reap(ctx, &l)
-	}
+	l, err := o.examine(id)
+	o.settle(ctx, &l)
 	return l, err
 }
 
-// examine reads and probes a job, and says whether its end is due. It writes
+// due is the end that a look found to be due.
+type due uint8
+
+const (
+	nothingDue due = iota
+	reapDue        // the process is gone and reported no end
+	abandonDue     // the process that was starting it is gone
+)
+
+// examine reads and probes a job, and says which end is due. It writes
 // nothing.
-func (o Observer) examine(id string) (l look, due bool, err error) {
-	l = look{id: id, reading: o.Store.Read(id)}
+func (o Observer) examine(id string) (look, error) {
+	l := look{id: id, reading: o.Store.Read(id)}
 	if l.reading.State == sidecar.Unread {
-		return l, false, l.reading.Err
+		return l, l.reading.Err
 	}
 	rec := l.record()
 	if l.reading.State != sidecar.OK || rec.Ended() {
-		return l, false, nil
+		return l, nil
 	}
 	o.look(&l)
-	if l.live.Conclusion != jobprobe.ProcessGone || !reapable(rec, id) {
-		return l, false, nil
+	if rec.RunID() != id {
+		return l, nil
 	}
-	switch o.supervisor(rec) {
+	switch state, _ := rec.Text("spawn_state"); state {
+	case spawnStarted:
+		o.examineStarted(&l)
+	case spawnPreparing:
+		// Only our own records say who is starting them, and only our own
+		// supervisors attach themselves: a record that was closed is never
+		// started. Age plays no part.
+		if o.reporter(rec, "spawner") == jobprobe.ProcessGone && !rec.Null("spawner") {
+			l.due = abandonDue
+		}
+	}
+	return l, nil
+}
+
+func (o Observer) examineStarted(l *look) {
+	if l.live.Conclusion != jobprobe.ProcessGone {
+		return
+	}
+	switch o.reporter(l.record(), "supervisor") {
 	case jobprobe.Alive:
 		l.ending = true
 	case jobprobe.ProcessGone:
-		due = true
+		l.due = reapDue
 	case jobprobe.Unknown:
 	}
-	return l, due, nil
+}
+
+// settle writes the end that is due, or sees to a notice that is pending, and
+// leaves in l the record as it stands afterwards, whoever wrote it.
+func (o Observer) settle(ctx context.Context, l *look) {
+	var got sidecar.Transition
+	var err error
+	switch l.due {
+	case nothingDue:
+		o.resume(ctx, l)
+		return
+	case reapDue:
+		f := sidecar.Reaping{Finding: l.live.Finding, ReasonCode: o.goneReason(l.id), At: o.time()}
+		got, err = o.end(ctx, l.id, l.reading, func(owed bool) (sidecar.Transition, error) {
+			f.NoticeOwed = owed
+			return o.Store.Reap(ctx, l.id, f)
+		})
+	case abandonDue:
+		f := sidecar.SpawnFailure{
+			Reason: "the process that was starting it is gone", ReasonCode: reasonAbandoned, At: o.time(),
+		}
+		got, err = o.end(ctx, l.id, l.reading, func(owed bool) (sidecar.Transition, error) {
+			f.NoticeOwed = owed
+			return o.Store.SpawnFailed(ctx, l.id, f)
+		})
+		if errors.Is(err, sidecar.ErrNotPreparing) {
+			err = nil // it has started meanwhile
+		}
+	}
+	if err != nil {
+		l.refused = err
+	}
+	if l.won = got.Won; got.Record != nil {
+		l.reading.Record = got.Record
+	} else {
+		l.reading = o.Store.Read(l.id)
+	}
 }
 
 // look probes the job's process, if that was not done yet.
@@ -106,28 +176,6 @@ func (o Observer) look(l *look) {
 		l.live = o.liveness(rec)
 		l.probed = true
 	}
-}
-
-// reapable says whether a conclusive loss may end this record.
-func reapable(rec *sidecar.Record, id string) bool {
-	state, _ := rec.Text("spawn_state")
-	return !rec.Ended() && state == spawnStarted && rec.RunID() == id
-}
-
-// reap writes the end of a job whose process is conclusively gone, and leaves
-// in l the record as it stands afterwards, whoever wrote it.
-func (o Observer) reap(ctx context.Context, l *look) {
-	got, err := o.Store.Reap(ctx, l.id, sidecar.Reaping{
-		Finding:    l.live.Finding,
-		ReasonCode: o.goneReason(l.id),
-		At:         o.time(),
-	})
-	if err != nil {
-		l.refused = err
-		l.reading = o.Store.Read(l.id)
-		return
-	}
-	l.won, l.reading.Record = got.Won, got.Record
 }
 
 // liveness probes the process that a record names: by the kernel's stamps if
@@ -162,13 +210,14 @@ func createTime(rec *sidecar.Record) float64 {
 	return math.NaN()
 }
 
-// supervisor says what is known of the process that would report the end.
-// A record without one has nobody to wait for.
-func (o Observer) supervisor(rec *sidecar.Record) jobprobe.Conclusion {
-	if rec.Null("supervisor") {
+// reporter says what is known of a process that would report the job's end:
+// its supervisor, or its spawner. A record that names none has nobody to wait
+// for; a live process that is not confirmed as the recorded one is unknown.
+func (o Observer) reporter(rec *sidecar.Record, name string) jobprobe.Conclusion {
+	if rec.Null(name) {
 		return jobprobe.ProcessGone
 	}
-	live := o.probeIdentity(identityOf(rec, "supervisor"), rec)
+	live := o.probeIdentity(identityOf(rec, name), rec)
 	if live.Conclusion == jobprobe.Alive && live.Finding != jobprobe.IdentityConfirmed {
 		return jobprobe.Unknown
 	}

@@ -2,7 +2,9 @@ package reap
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +27,8 @@ type Output struct {
 	Terminal    bool    `json:"terminal"`
 	Outcome     *string `json:"outcome"`
 	ReasonCode  *string `json:"reason_code"`
-	// Console is the end of console.log, nil if there is none.
+	// Console is the end of console.log, nil if there is none. Bytes that are
+	// not UTF-8 are replaced.
 	Console *string `json:"console"`
 	// Artifacts are the paths of the regular files that the run left in its
 	// artifacts directory, sorted.
@@ -77,21 +80,31 @@ func (o Observer) Output(ctx context.Context, id string, tail int64) (*Output, *
 	return out, nil, nil
 }
 
-// ConsolePath returns the path of a job's console log. The id must be valid.
-func (o Observer) ConsolePath(id string) string {
-	return filepath.Join(o.Store.Dir, id, ConsoleName)
-}
-
 func (o Observer) recordPath(id string) string {
 	return filepath.Join(o.Store.Dir, id, "job.json")
 }
 
-func (o Observer) console(id string, tail int64) (text string, ok bool) {
-	path := o.ConsolePath(id)
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return "", false
+// OpenConsole opens a job's console log for reading. The id must be valid. The
+// error is fs.ErrNotExist if there is none, and ErrNotRegular if something else
+// is in its place: a link is not followed, and a FIFO is not waited for.
+func (o Observer) OpenConsole(id string) (*os.File, error) {
+	path := filepath.Join(o.Store.Dir, id, ConsoleName)
+	f, err := openNoFollow(path)
+	if err != nil {
+		return nil, err
 	}
-	f, err := os.Open(path)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+	}
+	return f, nil
+}
+
+// ErrNotRegular says that what should be a plain file is something else.
+var ErrNotRegular = errors.New("not a regular file")
+
+func (o Observer) console(id string, tail int64) (text string, ok bool) {
+	f, err := o.OpenConsole(id)
 	if err != nil {
 		return "", false
 	}

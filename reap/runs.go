@@ -30,7 +30,12 @@ func (o Observer) runObject(id, name string) *sidecar.Record {
 	if o.RunsDir == "" || !sidecar.ValidRunID(id) {
 		return nil
 	}
-	path := filepath.Join(o.RunsDir, id, name)
+	return readObject(filepath.Join(o.RunsDir, id, name), maxRunFile)
+}
+
+// readObject reads a regular file of at most limit bytes that holds a JSON
+// object, nil if there is none.
+func readObject(path string, limit int64) *sidecar.Record {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -40,8 +45,8 @@ func (o Observer) runObject(id, name string) *sidecar.Record {
 		return nil
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRunFile+1))
-	if err != nil || len(data) > maxRunFile {
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil || int64(len(data)) > limit {
 		return nil
 	}
 	rec, err := sidecar.Parse(data)

@@ -43,14 +43,15 @@ func (o Observer) Sweep(ctx context.Context, dryRun bool) (Sweep, error) {
 		if err := ctx.Err(); err != nil {
 			return s, err
 		}
-		l, due, err := o.examine(id)
+		l, err := o.examine(id)
 		if err != nil || l.reading.State == sidecar.Absent {
 			continue
 		}
 		s.Observed++
 		swept := Swept{id, l.live.Finding.String()}
-		if due && !dryRun {
-			o.reap(ctx, &l)
+		due := l.due != nothingDue
+		if !dryRun {
+			o.settle(ctx, &l)
 		}
 		switch {
 		case l.record() == nil:

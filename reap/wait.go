@@ -77,7 +77,7 @@ func (w *wait) collect(ctx context.Context, window time.Duration, anyOne bool) {
 	closed := time.After(window)
 	first := time.After(max(window, firstLook))
 	for unseen := len(w.runs); ; {
-		if unseen == 0 && w.over(anyOne) {
+		if unseen == 0 && (closed == nil || w.over(anyOne)) {
 			return
 		}
 		select {
@@ -110,7 +110,7 @@ func (w *wait) over(anyOne bool) bool {
 			again = true
 		case stopped, unresolved:
 			again = again || w.looks[i] < 2
-		case ended:
+		case atEnd:
 			if anyOne {
 				return true
 			}
@@ -135,7 +135,7 @@ func (w *wait) fill() {
 
 // follow looks at one job until it has ended or cannot be looked at.
 func (w *wait) follow(ctx context.Context, index int, id string) {
-	for {
+	for again := false; ; {
 		var changed <-chan struct{}
 		watched := false
 		if sidecar.ValidRunID(id) {
@@ -149,7 +149,7 @@ func (w *wait) follow(ctx context.Context, index int, id string) {
 		case <-ctx.Done():
 			return
 		}
-		if where == ended || where == unanswerable {
+		if where == atEnd || where == unanswerable {
 			return
 		}
 		var exited <-chan struct{}
@@ -159,6 +159,11 @@ func (w *wait) follow(ctx context.Context, index int, id string) {
 		}
 		if watched && exited != nil {
 			pause = slowPoll
+		}
+		// A process that is gone is looked at again at once, but only once: if
+		// its end is still not due, the record is at odds with itself.
+		if again = !again && isClosed(exited); !again && isClosed(exited) {
+			exited = nil
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -198,4 +203,13 @@ func (w *wait) pin(ctx context.Context, l *look) (exited <-chan struct{}, releas
 		}
 	}()
 	return gone, func() { p.Close() }
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -82,7 +82,7 @@ type standing uint8
 
 const (
 	pending standing = iota // also: not looked at yet
-	ended
+	atEnd
 	stopped
 	unresolved
 	unanswerable
@@ -93,7 +93,7 @@ func (o Observer) standing(run *Waited) standing {
 	case run.Error != nil:
 		return unanswerable
 	case run.Terminal:
-		return ended
+		return atEnd
 	case run.PossiblyOrphaned:
 		return stopped
 	case o.unresolved(run):
@@ -164,7 +164,7 @@ func reply(runs []Waited, where []standing) Waiting {
 	for i, at := range where {
 		id := runs[i].RunID
 		switch at {
-		case ended:
+		case atEnd:
 			continue
 		case pending:
 			w.Pending = append(w.Pending, id)

@@ -46,7 +46,8 @@ var tolerant = []jsontext.Options{
 
 // Parse reads a record from JSON text (RFC 8259, with the unique names and
 // the UTF-8 that RFC 7493 asks for, at any depth). The error is a
-// [*DamagedError]. Nesting beyond 10,000 levels is damage; a number of any
+// [*DamagedError]. Nesting beyond 9,000 levels is damage, so that a
+// reply can hold what a record holds; a number of any
 // size, and an escaped lone surrogate, are not.
 //
 // The record refers to data, which must not be changed afterwards.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +41,11 @@ func startHeld(t *task, log string) (*held, error) {
 		return nil, err
 	}
 	defer console.Close()
+	input, err := openInput(t.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
 	gateR, gateW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -55,6 +62,7 @@ func startHeld(t *task, log string) (*held, error) {
 		Args:        append([]string{holdName}, t.Argv...),
 		Dir:         t.Cwd,
 		Env:         t.Env,
+		Stdin:       input,
 		Stdout:      console,
 		Stderr:      console,
 		ExtraFiles:  []*os.File{gateR, resultW},
@@ -105,10 +113,44 @@ func hold(argv []string) {
 	}
 	path, err := exec.LookPath(argv[0])
 	if err == nil {
+		defaultSignals()
 		err = &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, argv, os.Environ())}
 	}
 	io.WriteString(result, err.Error())
 	os.Exit(127)
+}
+
+// defaultSignals undoes what the caller's callers have ignored or blocked,
+// which execve(2) keeps: a job that ignores SIGTERM because a shell did could
+// not be stopped. A signal that is handled is default after execve(2). The
+// thread stays locked, because the mask is its own.
+func defaultSignals() {
+	runtime.LockOSThread()
+	signal.Notify(make(chan os.Signal, 1))
+	unblockSignals()
+}
+
+// closeInherited closes what this process was started with besides its
+// standard streams: what its caller's callers hold open, locks and pipes, must
+// not live as long as the job does. Only descriptors without close-on-exec are
+// inherited; this program opens none. Where they cannot be listed they stay.
+func closeInherited() {
+	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			fd, err := strconv.Atoi(entry.Name())
+			if err != nil || fd <= 2 {
+				continue
+			}
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+				_ = unix.Close(fd)
+			}
+		}
+		return
+	}
 }
 
 // detached puts the supervisor into a session of its own, so that no
@@ -127,9 +169,22 @@ func program() (string, error) {
 // rootDir keeps no file system busy.
 func rootDir(string) string { return "/" }
 
-func signalName(state *os.ProcessState) string {
-	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return unix.SignalName(ws.Signal())
+// signalGroup signals the command's group. Its leader is not collected yet, so
+// the group is no other's.
+func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {
+	if pid := cmd.Process.Pid; pid > 1 {
+		unix.Kill(-pid, sig)
 	}
-	return ""
+}
+
+// signalName is the name of the signal that ended the command, if one did,
+// and whether it dumped core.
+func signalName(state *os.ProcessState) (name string, core bool) {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		if name = unix.SignalName(ws.Signal()); name == "" {
+			name = "SIG" + strconv.Itoa(int(ws.Signal())) // a real-time signal
+		}
+		return name, ws.CoreDump()
+	}
+	return "", false
 }

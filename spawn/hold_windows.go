@@ -24,7 +24,12 @@ func startHeld(t *task, log string) (*held, error) {
 	defer console.Close()
 	cmd := exec.Command(t.Argv[0], t.Argv[1:]...)
 	cmd.Dir, cmd.Env = t.Cwd, t.Env
-	cmd.Stdout, cmd.Stderr = console, console
+	input, err := openInput(t.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW,
 	}
@@ -64,10 +69,21 @@ func detached() *syscall.SysProcAttr {
 	}
 }
 
+// closeInherited does nothing: Windows inherits only what it is told to.
+func closeInherited() {}
+
 func program() (string, error) { return os.Executable() }
 
 // rootDir is the root of the volume that holds this program.
 func rootDir(self string) string { return filepath.VolumeName(self) + `\` }
 
+// signalGroup ends the command, at the second and final signal: Windows has
+// no way to ask.
+func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {
+	if sig == syscall.SIGKILL {
+		cmd.Process.Kill()
+	}
+}
+
 // signalName is empty: no process here ends by a signal.
-func signalName(*os.ProcessState) string { return "" }
+func signalName(*os.ProcessState) (name string, core bool) { return "", false }

@@ -1,7 +1,9 @@
 package spawn
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +26,7 @@ var (
 	ErrBadCommand = errors.New("spawn: a command word holds a NUL byte")
 	ErrBadEnv     = errors.New("spawn: an environment entry is not NAME=VALUE")
 	ErrBadDir     = errors.New("spawn: the working directory is not a directory")
+	ErrBadTime    = errors.New("spawn: a timeout or grace is negative")
 )
 
 // A FailedError says that a job was recorded and could not be started. Its
@@ -55,6 +58,19 @@ type Request struct {
 	// Env is the whole environment, nil for the caller's. The variables that
 	// mark the job's processes are added.
 	Env []string
+
+	// Stdin is the path of the file that the command reads; empty for none.
+	Stdin string
+	// Timeout is how long the command may run; 0 is for ever. When it is over
+	// the job is stopped and ends as "timed_out".
+	Timeout time.Duration
+	// Grace is the time between SIGTERM and SIGKILL when the job is stopped,
+	// because its time is up or its supervisor is told to end; 0 is
+	// DefaultGrace.
+	Grace time.Duration
+	// HideArgv keeps the command line out of the record. It can still be seen
+	// in the process table while the job runs.
+	HideArgv bool
 
 	Label         string // free text
 	Parent        string // run id of the job this one belongs to
@@ -98,6 +114,7 @@ func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error
 	}
 	rep, err := supervised(ctx, task{
 		Dir: dir, RunID: id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, id),
+		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
 	})
 	switch {
 	case err != nil:
@@ -138,6 +155,17 @@ func (r *Request) check() error {
 		return fmt.Errorf("%w: %s", ErrBadDir, dir)
 	}
 	r.Dir = dir
+	if r.Stdin != "" {
+		if r.Stdin, err = filepath.Abs(r.Stdin); err != nil {
+			return err
+		}
+	}
+	if r.Timeout < 0 || r.Grace < 0 {
+		return ErrBadTime
+	}
+	if r.Grace == 0 {
+		r.Grace = DefaultGrace
+	}
 	return nil
 }
 
@@ -183,6 +211,10 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 	if dir, err := os.Getwd(); err == nil {
 		cwd = sidecar.Text(dir)
 	}
+	argv := req.Argv
+	if req.HideArgv {
+		argv = nil
+	}
 	notify := ""
 	if len(req.NotifyCommand) > 0 {
 		notify = string(sidecar.Texts(req.NotifyCommand))
@@ -193,7 +225,7 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 		sidecar.Field{Name: "pid_create_time", Value: sidecar.Null()},
 		sidecar.Field{Name: "pgid", Value: sidecar.Null()},
 		sidecar.Field{Name: "kind", Value: sidecar.Text("command")},
-		sidecar.Field{Name: "argv", Value: sidecar.Texts(req.Argv)},
+		sidecar.Field{Name: "argv", Value: sidecar.Texts(argv)},
 		sidecar.Field{Name: "cwd", Value: sidecar.Text(req.Dir)},
 		sidecar.Field{Name: "submit_cwd", Value: cwd},
 		sidecar.Field{Name: "label", Value: textOrNull(req.Label)},
@@ -224,8 +256,8 @@ func textOrNull(s string) sidecar.Value {
 // means that there was none: the supervisor could not start, or it ended
 // before it had anything to say.
 func supervised(ctx context.Context, t task) (report, error) {
-	spec, err := json.Marshal(t)
-	if err != nil {
+	var spec bytes.Buffer
+	if err := gob.NewEncoder(&spec).Encode(t); err != nil {
 		return report{}, err
 	}
 	self, err := program()
@@ -237,7 +269,7 @@ func supervised(ctx context.Context, t task) (report, error) {
 		Args:        []string{superviseName, t.RunID},
 		Dir:         rootDir(self),
 		Env:         os.Environ(),
-		Stdin:       strings.NewReader(string(spec)),
+		Stdin:       &spec,
 		SysProcAttr: detached(),
 	}
 	out, err := cmd.StdoutPipe()

@@ -2,13 +2,12 @@ package spawn
 
 import (
 	"context"
+	"encoding/gob"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -37,13 +36,20 @@ func Init() {
 	}
 }
 
-// task is what the supervisor is told on its standard input.
+// task is what the supervisor is told on its standard input, as a gob: words
+// and paths are bytes, which JSON cannot carry.
 type task struct {
-	Dir   string   `json:"dir"`
-	RunID string   `json:"run_id"`
-	Argv  []string `json:"argv"`
-	Cwd   string   `json:"cwd"`
-	Env   []string `json:"env"`
+	Dir   string
+	RunID string
+	Argv  []string
+	Cwd   string
+	Env   []string
+	// Stdin is the file that the command reads, empty for none.
+	Stdin string
+	// Timeout is how long the command may run, 0 for ever; Grace is the time
+	// between SIGTERM and SIGKILL when it is stopped. In nanoseconds.
+	Timeout time.Duration
+	Grace   time.Duration
 }
 
 // report is what it answers on its standard output, once, when the command
@@ -63,10 +69,10 @@ var errNotOurs = errors.New("the job was closed before it started")
 
 // supervise runs one job from its attachment to its end.
 func supervise(in io.Reader, out io.WriteCloser) (code int) {
-	// A handler, unlike an ignored signal, is not inherited by the command.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	told := stopSignals()
+	closeInherited()
 	var t task
-	if err := json.UnmarshalRead(in, &t); err != nil {
+	if err := gob.NewDecoder(in).Decode(&t); err != nil {
 		return 2
 	}
 	store := sidecar.Store{Dir: t.Dir}
@@ -80,9 +86,8 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	if err != nil {
 		return 1
 	}
-	cmd.Wait() // its error only repeats ProcessState
-	end := exitOf(cmd.ProcessState)
-	end.At = time.Now()
+	why := attend(cmd, rep.Identity, &t, told)
+	end := endOf(cmd.ProcessState, why)
 	if !record(func() error { _, err := store.EndBySupervisor(ctx, t.RunID, end); return err }) {
 		return 1
 	}
@@ -122,18 +127,6 @@ func begin(ctx context.Context, store sidecar.Store, t *task) (cmd *exec.Cmd, re
 	return h.cmd, report{Identity: id, Supervisor: self}, nil
 }
 
-// exitOf tells how the command ended, in the words of the record.
-func exitOf(state *os.ProcessState) sidecar.SupervisorEnd {
-	if sig := signalName(state); sig != "" {
-		return sidecar.SupervisorEnd{Status: "failed", ReasonCode: "run.failed.signal", Signal: sig}
-	}
-	code := state.ExitCode()
-	if code == 0 {
-		return sidecar.SupervisorEnd{Status: "completed", ExitCode: &code}
-	}
-	return sidecar.SupervisorEnd{Status: "failed", ReasonCode: "run.failed.exit_nonzero", ExitCode: &code}
-}
-
 // record writes a fact that only this process knows, and tries again while
 // the store refuses for a reason that can pass. It gives up when there is no
 // record of ours to write to.
@@ -159,4 +152,12 @@ func canPass(reason sidecar.Refusal) bool {
 		sidecar.NamesAnotherRun, sidecar.TooNew:
 	}
 	return false
+}
+
+// openInput opens what the command reads: nothing, unless a file is named.
+func openInput(path string) (*os.File, error) {
+	if path == "" {
+		path = os.DevNull
+	}
+	return os.Open(path)
 }

@@ -2,43 +2,58 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe/reap"
-	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type hookCmd struct {
-	RunID  string `required:"" name:"run-id" env:"JOBPROBE_RUN_ID" placeholder:"RUN_ID" help:"Run id."`
-	Status string `default:"completed" help:"The run's own word for its end."`
-	Reason string `placeholder:"CODE" help:"Reason code, if the run has one."`
+	RunID   string `required:"" name:"run-id" env:"JOBPROBE_RUN_ID" placeholder:"RUN_ID" help:"Run id."`
+	Status  string `default:"completed" help:"The run's own word for its end."`
+	Reason  string `placeholder:"CODE" help:"Reason code, if the run has one (default: that of the JSON in LIONAGI_NOTIFY_PAYLOAD)."`
+	Target  string `help:"Who the notice is for (default: as recorded)."`
+	Sender  string `help:"Who the notice is from (default: as recorded)."`
+	Command string `placeholder:"JSON" help:"Notifier, as a JSON list of words (default: as recorded, else JOBPROBE_NOTIFY_COMMAND)."`
 }
 
 // hooked is the document of a hook.
 type hooked struct {
-	RunID    string `json:"run_id"`
-	Recorded bool   `json:"recorded"` // this report is the job's end
-	Late     bool   `json:"late"`     // another end was on record before
+	RunID          string         `json:"run_id"`
+	Recorded       bool           `json:"recorded"` // this report is the job's end
+	Late           bool           `json:"late"`     // another end was on record before
+	NotifyDelivery jsontext.Value `json:"notify_delivery"`
+	DeliveryState  string         `json:"notify_delivery_state"`
 }
 
 func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
-	got, err := obs.MarkTerminal(ctx, cmd.RunID, reap.Report{Status: cmd.Status, ReasonCode: cmd.Reason})
-	if refused, ok := errors.AsType[*sidecar.RefusedError](err); ok && refused.Reason == sidecar.RecordAbsent {
-		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; nothing was recorded\n", cmd.RunID)
-		if c.json {
-			return c.document(hooked{RunID: cmd.RunID})
-		}
-		return nil
+	if cmd.Reason == "" {
+		cmd.Reason = reap.ReasonOf(os.Getenv("LIONAGI_NOTIFY_PAYLOAD"))
 	}
+	got, err := obs.Hook(ctx, cmd.RunID, reap.Report{
+		Status: cmd.Status, ReasonCode: cmd.Reason,
+		Command: cmd.Command, Target: cmd.Target, Sender: cmd.Sender,
+	})
 	if err != nil {
 		return err
 	}
-	if c.json {
-		return c.document(hooked{RunID: cmd.RunID, Recorded: got.Won, Late: !got.Won})
-	}
-	if !got.Won {
+	late := !got.Won && !got.Absent
+	switch {
+	case got.Absent:
+		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; nothing was recorded\n", cmd.RunID)
+	case late:
 		fmt.Fprintf(c.err, "jobprobe: %s had ended already; the report was kept as late_report\n", cmd.RunID)
 	}
-	return nil
+	if got.State != "none" && got.State != "delivered" {
+		fmt.Fprintf(c.err, "jobprobe: notice %s: %s\n", got.State, plain(got.Delivery))
+	}
+	if !c.json {
+		return nil
+	}
+	return c.document(hooked{
+		RunID: cmd.RunID, Recorded: got.Won, Late: late,
+		NotifyDelivery: got.Delivery, DeliveryState: got.State,
+	})
 }

@@ -11,17 +11,19 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 	"github.com/jobprobe/jobprobe/spawn"
 )
 
 // cli is the command line. Every command has a Run method in a file of its
 // own and decides nothing: the packages it calls do.
 type cli struct {
-	Dir  string `env:"JOBPROBE_DIR" placeholder:"DIR" help:"Directory of the jobs (default: ${dir})."`
+	Dir  string `env:"JOBPROBE_DIR" placeholder:"DIR" help:"Directory of the jobs (default: jobprobe/jobs in the user's state directory)."`
 	JSON bool   `name:"json" help:"Print one JSON document instead of text."`
 
 	Identify identifyCmd `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
@@ -31,6 +33,7 @@ type cli struct {
 	List     listCmd     `cmd:"" help:"List jobs, newest first."`
 	Wait     waitCmd     `cmd:"" help:"Wait until jobs have ended."`
 	Output   outputCmd   `cmd:"" help:"Print what a job has printed."`
+	Kill     killCmd     `cmd:"" help:"Stop a job: signal its processes, once they are proved to be its own."`
 	Hook     hookCmd     `cmd:"" help:"Record the end that a run reports of itself."`
 	Sweep    sweepCmd    `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
 	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
@@ -52,7 +55,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		kong.Name("jobprobe"),
 		kong.Description("Is that exact background process still there; if not, how did it end?"),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"dir": defaultDir()},
+		kong.Vars{"grace": spawn.DefaultGrace.String()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
@@ -73,8 +76,27 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		c.Dir = defaultDir()
 	}
 	obs := reap.New(c.Dir)
-	err = kctx.Run(&console{out: stdout, err: stderr, in: stdin, json: c.JSON}, &obs)
-	return exitStatus(err, stderr)
+	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
+		fmt.Fprintln(stderr, "jobprobe:", err)
+	}
+	out := &console{out: stdout, err: stderr, in: stdin, json: c.JSON}
+	code := out.exitStatus(kctx.Run(out, &obs))
+	stop() // the answer is given: from here on an interrupt ends the program
+	flush(&obs, stderr)
+	return code
+}
+
+// flushTime is how long deliveries may take to begin; then they are left
+// pending. One that has begun has a time limit of its own.
+const flushTime = 30 * time.Second
+
+// flush waits for the notices of the ends that this command has written.
+func flush(obs *reap.Observer, stderr io.Writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	if err := obs.Flush(ctx); err != nil {
+		fmt.Fprintln(stderr, "jobprobe:", err)
+	}
 }
 
 // defaultDir is where jobs are kept if nothing else is said: state that
@@ -108,19 +130,53 @@ type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// exitStatus prints an error that is one and returns the exit status.
-func exitStatus(err error, stderr io.Writer) int {
+// exitStatus prints an error that is one, with --json as a document too, and
+// returns the exit status.
+func (c *console) exitStatus(err error) int {
 	if err == nil {
 		return exitOK
 	}
 	if code, ok := errors.AsType[status](err); ok {
 		return int(code)
 	}
-	fmt.Fprintln(stderr, "jobprobe:", err)
+	fmt.Fprintln(c.err, "jobprobe:", printable(err.Error()))
+	code := exitRefused
 	if coded, ok := errors.AsType[*failure](err); ok {
-		return coded.code
+		code = coded.code
 	}
-	return exitRefused
+	if c.json {
+		c.document(problem(err, code))
+	}
+	return code
+}
+
+// problemJSON is the document of a command that could not answer.
+type problemJSON struct {
+	RunID string `json:"run_id,omitzero"`
+	// ReasonCode is a sidecar.Refusal, or what kind of problem it is.
+	ReasonCode string `json:"reason_code"`
+	Error      string `json:"error"`
+}
+
+func problem(err error, code int) problemJSON {
+	p := problemJSON{Error: err.Error(), ReasonCode: "refused"}
+	if refused, ok := errors.AsType[*sidecar.RefusedError](err); ok {
+		p.RunID, p.ReasonCode = refused.RunID, refused.Reason.String()
+		return p
+	}
+	if failed, ok := errors.AsType[*spawn.FailedError](err); ok {
+		p.RunID, p.ReasonCode = failed.RunID, "spawn_failed"
+		return p
+	}
+	switch code {
+	case exitGone:
+		p.ReasonCode = "no_such_process"
+	case exitUnknown:
+		p.ReasonCode = "unknown"
+	case exitUsage:
+		p.ReasonCode = "usage"
+	}
+	return p
 }
 
 // failure is an error with an exit status of its own.

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
@@ -27,45 +27,82 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	if err != nil {
 		return err
 	}
-	if unusable != nil {
-		if c.json {
-			c.document(unusable)
-			return status(exitRefused)
-		}
+	switch {
+	case unusable != nil && c.json:
+		c.document(unusable)
+		return status(exitRefused)
+	case unusable != nil:
 		return fmt.Errorf("%s: %s", cmd.RunID, unusable.Error)
-	}
-	text := deref(out.Console)
-	skip := len(text) - len(lastLines(text, cmd.Tail))
-	if c.json {
+	case c.json:
 		if out.Console != nil {
-			*out.Console = text[skip:]
+			text := *out.Console
+			*out.Console = text[lastLines([]byte(text), cmd.Tail):]
 		}
 		return c.document(out)
 	}
-	if cmd.Follow {
-		err = follow(ctx, c, obs, cmd.RunID, int64(skip))
-		if _, ended := errors.AsType[status](err); ended {
-			return nil
-		}
+	from, err := tailOffset(obs, cmd.RunID, cmd.Tail)
+	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(c.out, text[skip:])
+	if !cmd.Follow {
+		_, err = copyConsole(c.out, obs, cmd.RunID, from)
+		return err
+	}
+	err = follow(ctx, c.out, obs, cmd.RunID, from)
+	if _, ended := errors.AsType[status](err); ended {
+		return nil
+	}
 	return err
 }
 
-// lastLines cuts text to its last n lines; 0 is all of them.
-func lastLines(text string, n int) string {
-	if n == 0 {
-		return text
+// tailOffset finds where the last n lines of a console begin, from its end.
+func tailOffset(obs *reap.Observer, id string, n int) (int64, error) {
+	f, err := openConsole(obs, id)
+	if n == 0 || f == nil {
+		return 0, err
 	}
-	start := len(strings.TrimSuffix(text, "\n"))
-	for range n {
-		start = strings.LastIndexByte(text[:start], '\n')
-		if start < 0 {
-			return text
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	// Twice as much each time, until the lines are in it.
+	for size := int64(64 << 10); ; size *= 2 {
+		size = min(size, end)
+		part := make([]byte, size)
+		if _, err := f.ReadAt(part, end-size); err != nil && err != io.EOF {
+			return 0, err
+		}
+		if at := lastLines(part, n); at > 0 || size == end {
+			return end - size + int64(at), nil
 		}
 	}
-	return text[start+1:]
+}
+
+// lastLines returns where the last n lines of a text begin, 0 if it has no
+// more than that. An n of 0 is all of them.
+func lastLines(text []byte, n int) int {
+	if n == 0 {
+		return 0
+	}
+	start := len(bytes.TrimSuffix(text, []byte("\n")))
+	for range n {
+		start = bytes.LastIndexByte(text[:start], '\n')
+		if start < 0 {
+			return 0
+		}
+	}
+	return start + 1
+}
+
+// openConsole opens a console; nil is one that is not there, or that is no
+// file and so none of the job's.
+func openConsole(obs *reap.Observer, id string) (*os.File, error) {
+	f, err := obs.OpenConsole(id)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, reap.ErrNotRegular) {
+		return nil, nil
+	}
+	return f, err
 }
 
 // followPause is the time between two looks at a growing log.
@@ -74,19 +111,19 @@ const followPause = 50 * time.Millisecond
 // follow copies a job's console from an offset until the job has ended, and
 // returns how it ended as a status: the command's own exit code, 128 and the
 // signal's number as shells do, or what wait would say.
-func follow(ctx context.Context, c *console, obs *reap.Observer, id string, from int64) error {
+func follow(ctx context.Context, out io.Writer, obs *reap.Observer, id string, from int64) error {
 	for {
 		job, err := obs.Status(ctx, id)
 		if err != nil {
 			return err
 		}
-		if from, err = copyConsole(c.out, obs.ConsolePath(id), from); err != nil {
+		if from, err = copyConsole(out, obs, id, from); err != nil {
 			return err
 		}
-		if job.Terminal {
+		switch {
+		case job.Terminal:
 			return endStatus(&job)
-		}
-		if job.PossiblyOrphaned {
+		case job.PossiblyOrphaned, !job.Known:
 			return status(exitUnknown)
 		}
 		select {
@@ -97,12 +134,9 @@ func follow(ctx context.Context, c *console, obs *reap.Observer, id string, from
 	}
 }
 
-func copyConsole(w io.Writer, path string, from int64) (int64, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return from, nil
-	}
-	if err != nil {
+func copyConsole(w io.Writer, obs *reap.Observer, id string, from int64) (int64, error) {
+	f, err := openConsole(obs, id)
+	if f == nil {
 		return from, err
 	}
 	defer f.Close()

@@ -1,9 +1,9 @@
 // Skipcheck reads the output of go test -json, prints what failed, what was
-// skipped and why, and fails if a test was skipped for a cause that the list
-// of known skips does not hold. Each line of the list is a regular expression
+// skipped and why, and fails if a test was skipped for a cause that no
+// list of known skips holds. Each line of a list is a regular expression
 // for "TestName: cause"; blank lines and lines that begin with # say why.
 //
-//	go test -json ./... | skipcheck LIST
+//	go test -json ./... | skipcheck LIST...
 package main
 
 import (
@@ -20,11 +20,12 @@ import (
 
 // event is one line of go test -json (go doc test2json).
 type event struct {
-	Action  string
-	Package string
-	Test    string
-	Output  string
-	Elapsed float64
+	Action     string
+	ImportPath string // of a build, where Package is empty
+	Package    string
+	Test       string
+	Output     string
+	Elapsed    float64
 }
 
 // tally counts the tests and keeps what each has printed.
@@ -36,10 +37,14 @@ type tally struct {
 }
 
 func main() {
-	known, err := readList(os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "skipcheck:", err)
-		os.Exit(2)
+	var known []*regexp.Regexp
+	for _, path := range os.Args[1:] {
+		list, err := readList(path)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "skipcheck:", err)
+			os.Exit(2)
+		}
+		known = append(known, list...)
 	}
 	t := tally{known: known, output: map[string]*strings.Builder{}}
 	if err := t.read(os.Stdin, os.Stdout); err != nil {
@@ -91,16 +96,16 @@ func (t *tally) read(in io.Reader, out io.Writer) error {
 }
 
 func (t *tally) event(e *event, out io.Writer) {
-	key := e.Package + " " + e.Test
+	key := e.Package + e.ImportPath + " " + e.Test
 	switch e.Action {
 	case "output", "build-output":
 		if t.output[key] == nil {
 			t.output[key] = new(strings.Builder)
 		}
 		t.output[key].WriteString(e.Output)
-	case "build-fail":
-		t.failed++
-		fmt.Fprint(out, t.text(" "))
+	case "build-fail": // the packages that need it fail too, and count
+		fmt.Fprint(out, t.text(key))
+		delete(t.output, key)
 	case "pass", "fail", "skip":
 		t.end(e, key, out)
 		delete(t.output, key)
