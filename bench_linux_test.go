@@ -89,6 +89,20 @@ func (r *rawProbe) pidfd() {
 	unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 }
 
+// exists opens a pidfd and closes it.
+func (r *rawProbe) exists() {
+	fd, _, errno := unix.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(r.pid), 0, 0)
+	if errno == 0 {
+		unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	}
+}
+
+// held polls a pidfd that is open already.
+func (r *rawProbe) held(fd int) {
+	r.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&r.poll[0])), 1, uintptr(unsafe.Pointer(&r.now)), 0, 0, 0)
+}
+
 // file opens, reads and closes the stat file.
 func (r *rawProbe) file() {
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(r.proc), uintptr(unsafe.Pointer(&r.path[0])),
@@ -114,9 +128,15 @@ func BenchmarkProbe(b *testing.B) {
 	b.Run("confirmed", func(b *testing.B) { benchPair(b, func() { Probe(c) }, raw.pidfd) })
 	b.Run("confirmed/kill-floor", func(b *testing.B) { benchPair(b, func() { Probe(c) }, raw.kill) })
 	ticks := ticksOnly(c)
-	both := func() { raw.pidfd(); raw.file() }
+	both := func() { raw.exists(); raw.file() }
 	b.Run("ticks", func(b *testing.B) { benchPair(b, func() { Probe(ticks) }, both) })
 	b.Run("ticks/file-floor", func(b *testing.B) { benchPair(b, func() { Probe(ticks) }, raw.file) })
+	p, err := Open(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	b.Run("held", func(b *testing.B) { benchPair(b, func() { p.Probe() }, func() { raw.held(p.pin.fd) }) })
 	gone := c
 	gone.PID = 1<<31 - 1
 	none := newRawProbe(b, gone.PID)

@@ -98,7 +98,8 @@ func TestCaseC12(t *testing.T) {
 					t.Fatalf("no second look: %s", receipt(v))
 				}
 				continue
-			default:
+			case NotProbed, IdentityNotRecorded, IdentityUnusable, PIDRecycled, UnusablePID, ProbeEnvironmentUnusable,
+				ForeignHost, ForeignBoot, ForeignPIDNamespace, ForeignTimeNamespace, UnsupportedPlatform:
 				t.Fatalf("%s: %s", verdict(v), receipt(v))
 			}
 			break

@@ -208,7 +208,7 @@ func TestCaseB19(t *testing.T) { TestCaseA9(t) }
 // probeAt probes an unscoped identity below any /proc.
 func probeAt(id *Identity, sc *scope) Liveness {
 	var v Liveness
-	rel := relate(id, sc, v.Evidence.At)
+	rel := relate(id, sc, v.Evidence.At())
 	seen := observe(id, sc, rel, &v.Evidence)
 	v.conclude(classify(id, rel, &seen, &v.Evidence))
 	return v

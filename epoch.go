@@ -55,19 +55,20 @@ func probeEpoch(id *EpochIdentity, ev *Evidence) Finding {
 	if err != nil {
 		return ProbeEnvironmentUnusable
 	}
-	ev.from(sc)
-	seen := observe(&plain, sc, relation{start: true}, ev)
+	ev.scope = sc
+	seen := observe(&plain, sc, relation{start: id.Created > 0}, ev)
 	f := classify(&plain, relation{}, &seen, ev)
 	if f != IdentityNotRecorded || id.Created == 0 {
 		return f
 	}
-	ev.Weak = true
 	live, ok := createdAt(sc, seen.start)
 	if !ok {
 		return IdentityUnreadable
 	}
 	whole := stepsWhole && (sc.timeNS == 0 || sc.timeNS == initialTimeNS)
-	return classifyEpoch(id, live, whole, seen.session, func() bool { return marked(sc, id.PID, id.RunID) })
+	f = classifyEpoch(id, live, whole, seen.session, func() bool { return marked(sc, id.PID, id.RunID) })
+	ev.Weak = f == IdentityConfirmed
+	return f
 }
 
 // classifyEpoch compares two start times of which either may have been moved

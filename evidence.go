@@ -10,17 +10,13 @@ import (
 
 // maxCalls bounds a receipt. The longest ordinary probe makes seven calls;
 // only the retries of a transient answer can reach the bound.
-const maxCalls = 12
+const maxCalls = 8
 
 // Evidence is the receipt of one verdict: what was asked, what the operating
 // system answered, when, and from which scope. It is bounded and holds no
 // command line, environment or path. The zero value is the receipt of a probe
-// that asked nothing.
+// that was never made.
 type Evidence struct {
-	// At is when the probe ended.
-	At time.Time
-	// Observer is the scope the probe looked from, as in an [Identity].
-	Observer Scope
 	// ExitedUnreaped says that the process has exited and only its number is
 	// still held, by a parent that has not collected it or by an open handle.
 	ExitedUnreaped bool
@@ -29,10 +25,73 @@ type Evidence struct {
 	// inode, or a start time in epoch seconds.
 	Weak bool
 	// Dropped counts the calls beyond those that were kept.
-	Dropped int
+	Dropped uint16
 
-	calls [maxCalls]Call
-	n     int
+	// Receipts are copied with every verdict, so they are kept small.
+	n     uint8
+	at    time.Duration // since started
+	scope *scope
+	calls [maxCalls]answer
+}
+
+// started is the moment that receipts are dated from: reading one clock for
+// each is enough.
+var started = time.Now()
+
+// question names a call in a receipt. The zero value is none.
+type question uint8
+
+const (
+	askNothing question = iota
+	askPidfdOpen
+	askFstat
+	askPoll
+	askOpenStat
+	askReadStat
+	askReadStatus
+	askKillZero
+	askSignalZero
+	askSysctl
+	askOpenProcess
+	askProcessID
+	askTimes
+	askWait
+	askTable
+)
+
+var questionNames = [...]string{
+	"nothing", "pidfd_open", "fstat pidfd", "ppoll pidfd", "open stat", "read stat", "read status",
+	"kill 0", "pidfd_send_signal 0", "sysctl kern.proc.pid", "OpenProcess", "GetProcessId", "GetProcessTimes",
+	"WaitForSingleObject", "NtQuerySystemInformation",
+}
+
+// answer is a Call in a receipt.
+type answer struct {
+	value   uint64
+	errno   uint32
+	threads int32
+	to      question
+	state   byte
+}
+
+// At returns when the probe ended: on the wall clock as it stood when this
+// program started, which a later step does not move. It is zero for a probe
+// that was never made.
+func (e *Evidence) At() time.Time {
+	if e.at == 0 {
+		return time.Time{}
+	}
+	return started.Add(e.at).Round(0)
+}
+
+// Observer returns the scope that the probe looked from, as in an [Identity].
+// It is zero if the probe did not come to know it.
+func (e *Evidence) Observer() Scope {
+	if e.scope == nil {
+		return Scope{}
+	}
+	sc := e.scope
+	return Scope{OS: runtime.GOOS, Boot: sc.boot, PIDNS: sc.pidNS, TimeNS: sc.timeNS, Host: sc.host}
 }
 
 // Scope is where a probe looked from.
@@ -60,19 +119,21 @@ type Call struct {
 }
 
 // Calls returns the calls in the order in which they were made.
-func (e *Evidence) Calls() []Call { return e.calls[:e.n:e.n] }
+func (e *Evidence) Calls() []Call {
+	calls := make([]Call, e.n)
+	for i, a := range e.calls[:e.n] {
+		calls[i] = Call{questionNames[a.to], a.errno, a.value, a.state, a.threads}
+	}
+	return calls
+}
 
-func (e *Evidence) add(c Call) {
-	if e.n == len(e.calls) {
+func (e *Evidence) add(a answer) {
+	if int(e.n) == len(e.calls) {
 		e.Dropped++
 		return
 	}
-	e.calls[e.n] = c
+	e.calls[e.n] = a
 	e.n++
-}
-
-func (e *Evidence) from(sc *scope) {
-	e.Observer = Scope{OS: runtime.GOOS, Boot: sc.boot, PIDNS: sc.pidNS, TimeNS: sc.timeNS, Host: sc.host}
 }
 
 type callJSON struct {
@@ -95,24 +156,25 @@ type evidenceJSON struct {
 	ExitedUnreaped bool       `json:"exited_unreaped,omitzero"`
 	Weak           bool       `json:"weak_identity,omitzero"`
 	Calls          []callJSON `json:"calls"`
-	Dropped        int        `json:"calls_dropped,omitzero"`
+	Dropped        uint16     `json:"calls_dropped,omitzero"`
 }
 
 // MarshalJSON returns the receipt as one object: at (RFC 3339, UTC),
 // observer, exited_unreaped, weak_identity, calls and calls_dropped.
 func (e Evidence) MarshalJSON() ([]byte, error) {
 	out := evidenceJSON{
-		At:             e.At.UTC().Format(time.RFC3339Nano),
+		At:             e.At().UTC().Format(time.RFC3339Nano),
 		ExitedUnreaped: e.ExitedUnreaped,
 		Weak:           e.Weak,
 		Calls:          []callJSON{},
 		Dropped:        e.Dropped,
 	}
-	out.Observer.OS = e.Observer.OS
-	out.Observer.Boot = e.Observer.Boot
-	out.Observer.PIDNS = decimal(e.Observer.PIDNS)
-	out.Observer.TimeNS = decimal(e.Observer.TimeNS)
-	out.Observer.Host = e.Observer.Host
+	observer := e.Observer()
+	out.Observer.OS = observer.OS
+	out.Observer.Boot = observer.Boot
+	out.Observer.PIDNS = decimal(observer.PIDNS)
+	out.Observer.TimeNS = decimal(observer.TimeNS)
+	out.Observer.Host = observer.Host
 	for _, c := range e.Calls() {
 		call := callJSON{Call: c.Name, Threads: c.Threads}
 		if c.Errno != 0 {

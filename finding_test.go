@@ -39,7 +39,7 @@ func TestFindingConclusion(t *testing.T) {
 		}
 		var v Liveness
 		v.conclude(want.finding)
-		if v.Finding != want.finding || v.Conclusion != want.conclusion || v.Alive != want.alive || v.Evidence.At.IsZero() {
+		if v.Finding != want.finding || v.Conclusion != want.conclusion || v.Alive != want.alive || v.Evidence.At().IsZero() {
 			t.Errorf("%s: got %v, %v, alive %v", want.word, v.Finding, v.Conclusion, v.Alive)
 		}
 	}

@@ -50,7 +50,7 @@ func verdict(v Liveness) string {
 	if v.Evidence.ExitedUnreaped {
 		words = append(words, "exited_unreaped")
 	}
-	if v.Conclusion != v.Finding.Conclusion() || v.Alive != v.Finding.waitable() || v.Evidence.At.IsZero() {
+	if v.Conclusion != v.Finding.Conclusion() || v.Alive != v.Finding.waitable() || v.Evidence.At().IsZero() {
 		words = append(words, "INCONSISTENT")
 	}
 	return strings.Join(words, " ")

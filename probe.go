@@ -70,14 +70,16 @@ func Identify(pid int) (Identity, error) {
 // called from any number of goroutines.
 //
 // A conclusion holds for the instant of the probe. ProcessGone is final.
-func Probe(id Identity) Liveness { return ProbeRecorded(id, time.Time{}) }
+func Probe(id Identity) (v Liveness) {
+	v.conclude(probe(&id, time.Time{}, &v.Evidence))
+	return v
+}
 
 // ProbeRecorded is Probe for an identity known to have been recorded at the
 // given time. An identity younger than this boot cannot be from an earlier
 // one, whatever its boot id says; it is then ForeignBoot and proves nothing.
 // The zero time is not known.
-func ProbeRecorded(id Identity, recorded time.Time) Liveness {
-	var v Liveness
+func ProbeRecorded(id Identity, recorded time.Time) (v Liveness) {
 	v.conclude(probe(&id, recorded, &v.Evidence))
 	return v
 }
@@ -87,7 +89,7 @@ func (v *Liveness) conclude(f Finding) {
 	v.Finding = f
 	v.Conclusion = f.Conclusion()
 	v.Alive = f.waitable()
-	v.Evidence.At = time.Now()
+	v.Evidence.at = time.Since(started)
 }
 
 func probe(id *Identity, recorded time.Time, ev *Evidence) Finding {
@@ -101,7 +103,7 @@ func probe(id *Identity, recorded time.Time, ev *Evidence) Finding {
 	if err != nil {
 		return ProbeEnvironmentUnusable
 	}
-	ev.from(sc)
+	ev.scope = sc
 	rel := relate(id, sc, recorded)
 	if rel.foreign != NotProbed {
 		return rel.foreign

@@ -70,9 +70,9 @@ func currentScope() (*scope, error) {
 // the processes of every user, and kill(2) only where that met an obstacle.
 func observe(id *Identity, _ *scope, _ relation, ev *Evidence) observation {
 	raw, errno := sysctlKinfo(int(id.PID))
-	call := Call{Name: "sysctl kern.proc.pid", Errno: errno, Value: uint64(len(raw))}
+	call := answer{to: askSysctl, errno: errno, value: uint64(len(raw))}
 	if k, ok := parseKinfo(raw); ok {
-		call.Value, call.State = k.start, k.letter()
+		call.value, call.state = k.start, k.letter()
 	}
 	ev.add(call)
 	seen, askKill := kinfoSeen(id.PID, raw, errno)
@@ -80,7 +80,7 @@ func observe(id *Identity, _ *scope, _ relation, ev *Evidence) observation {
 		return seen
 	}
 	errno = errnoOf(unix.Kill(int(id.PID), 0))
-	ev.add(Call{Name: "kill 0", Errno: errno})
+	ev.add(answer{to: askKillZero, errno: errno})
 	return killSeen(seen, errno)
 }
 

@@ -1,6 +1,7 @@
 package jobprobe
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -27,9 +28,17 @@ func usablePID(pid int64) bool { return pid >= 1 && pid <= 1<<31-1 }
 // stat file is read only for what that does not tell, and kill(2) asked only
 // where both refuse.
 func observe(id *Identity, sc *scope, rel relation, ev *Evidence) observation {
+	fd, errno := pidfdOpen(int(id.PID))
+	if errno == unix.ESRCH { // the commonest end, at the cost of its one call
+		ev.add(answer{to: askPidfdOpen, errno: uint32(errno)})
+		return observation{presence: absent}
+	}
 	l := look{pid: int(id.PID), sc: sc, rel: rel, uniq: id.Uniq, ev: ev}
-	for range tries {
-		if l.once() {
+	for try := range tries {
+		if try > 0 {
+			fd, errno = pidfdOpen(l.pid)
+		}
+		if l.once(fd, errno) {
 			return l.seen
 		}
 	}
@@ -50,15 +59,17 @@ type look struct {
 	ev   *Evidence
 
 	seen    observation
-	existed bool // something had the number since the look began
-	ready   int  // how often a pidfd polled readable
-	denied  int  // how often the stat file was refused or hidden
+	existed bool          // something had the number since the look began
+	ready   int           // how often a pidfd polled readable
+	denied  int           // how often the stat file was refused or hidden
+	trouble syscall.Errno // why the stat file could not be used, for stamp
 }
 
-// once looks once and says whether the answer stands.
-func (l *look) once() bool {
+// once looks once, with the answer of pidfd_open, and says whether what it saw
+// stands.
+func (l *look) once(pidfd int, errno syscall.Errno) bool {
 	l.seen = observation{}
-	polled, answered := l.askPidfd()
+	polled, answered := l.askPidfd(pidfd, errno)
 	if answered {
 		return true
 	}
@@ -85,11 +96,10 @@ func (l *look) once() bool {
 	return true
 }
 
-// askPidfd reports whether a pidfd could be polled, and whether that was
-// enough.
-func (l *look) askPidfd() (polled, answered bool) {
-	fd, errno := pidfdOpen(l.pid)
-	l.ev.add(Call{Name: "pidfd_open", Errno: uint32(errno)})
+// askPidfd closes the pidfd, if there is one, and reports whether it could be
+// polled, and whether that was enough.
+func (l *look) askPidfd(fd int, errno syscall.Errno) (polled, answered bool) {
+	l.ev.add(answer{to: askPidfdOpen, errno: uint32(errno)})
 	switch errno {
 	case 0:
 	case unix.ESRCH:
@@ -103,6 +113,9 @@ func (l *look) askPidfd() (polled, answered bool) {
 	defer unix.Close(fd)
 	l.existed = true
 	l.seen.presence = held
+	if l.rel.start && !l.rel.uniq {
+		return false, false // the stat file has both stamp and state
+	}
 	if l.sc.os.pidfs {
 		l.seen.uniq = l.inode(fd)
 	}
@@ -133,7 +146,7 @@ func (l *look) gone() bool {
 func (l *look) inode(pidfd int) uint64 {
 	var st unix.Stat_t
 	err := unix.Fstat(pidfd, &st)
-	l.ev.add(Call{Name: "fstat pidfd", Errno: errnoOf(err), Value: st.Ino})
+	l.ev.add(answer{to: askFstat, errno: errnoOf(err), value: st.Ino})
 	if err != nil {
 		return 0
 	}
@@ -144,9 +157,9 @@ func (l *look) inode(pidfd int) uint64 {
 // thread's execve replaces the leader it can be readable for a moment.
 func (l *look) poll(pidfd int) running {
 	ready, err := pollReadable(pidfd)
-	c := Call{Name: "ppoll pidfd", Errno: errnoOf(err)}
+	c := answer{to: askPoll, errno: errnoOf(err)}
 	if ready {
-		c.Value = unix.POLLIN
+		c.value = unix.POLLIN
 	}
 	l.ev.add(c)
 	switch {
@@ -163,11 +176,11 @@ func (l *look) askTgid() bool {
 	var buf [2048]byte
 	n, errno := readProc(l.sc.os.proc, l.pid, "/status", buf[:])
 	if errno != 0 {
-		l.ev.add(Call{Name: "read status", Errno: uint32(errno)})
+		l.ev.add(answer{to: askReadStatus, errno: uint32(errno)})
 		return false // the stat file will meet the same obstacle
 	}
 	tgid, ok := parseTgid(buf[:n])
-	l.ev.add(Call{Name: "read status", Value: tgid})
+	l.ev.add(answer{to: askReadStatus, value: tgid})
 	if !ok {
 		return false
 	}
@@ -184,29 +197,29 @@ func (l *look) askStat() (st procStat, errno syscall.Errno, done bool) {
 	var buf [1024]byte
 	fd, errno := openProc(l.sc.os.proc, l.pid, "/stat")
 	if errno != 0 {
-		l.ev.add(Call{Name: "open stat", Errno: uint32(errno)})
+		l.ev.add(answer{to: askOpenStat, errno: uint32(errno)})
 		return st, errno, l.askKill(errno)
 	}
 	n, errno := readOnce(fd, buf[:])
 	unix.Close(fd)
 	if errno == unix.ESRCH {
 		// The open file pins whoever had the number then, and that is gone.
-		l.ev.add(Call{Name: "read stat", Errno: uint32(errno)})
+		l.ev.add(answer{to: askReadStat, errno: uint32(errno)})
 		l.seen = observation{presence: vanished}
 		return st, errno, true
 	}
 	if errno != 0 {
-		l.ev.add(Call{Name: "read stat", Errno: uint32(errno)})
+		l.ev.add(answer{to: askReadStat, errno: uint32(errno)})
 		l.seen.obstacle = IdentityUnreadable
 		return st, errno, false
 	}
 	st, ok := parseStat(buf[:n])
 	if !ok {
-		l.ev.add(Call{Name: "read stat", Errno: uint32(unix.EBADMSG)})
+		l.ev.add(answer{to: askReadStat, errno: uint32(unix.EBADMSG)})
 		l.seen.obstacle = IdentityUnreadable
 		return st, unix.EBADMSG, false
 	}
-	l.ev.add(Call{Name: "read stat", Value: st.start, State: st.state, Threads: int32(min(st.threads, 1<<31-1))})
+	l.ev.add(answer{to: askReadStat, value: st.start, state: st.state, threads: int32(min(st.threads, 1<<31-1))})
 	return st, 0, false
 }
 
@@ -215,7 +228,7 @@ func (l *look) askStat() (st procStat, errno syscall.Errno, done bool) {
 // system call filter can answer EPERM for a number that nobody has.
 func (l *look) askKill(open syscall.Errno) bool {
 	errno := errnoOf(unix.Kill(l.pid, 0))
-	l.ev.add(Call{Name: "kill 0", Errno: errno})
+	l.ev.add(answer{to: askKillZero, errno: errno})
 	if errno == uint32(unix.ESRCH) {
 		return l.gone()
 	}
@@ -249,10 +262,14 @@ func stamp(id *Identity, sc *scope) error {
 			return err
 		}
 	}
+	if l.trouble != 0 {
+		return fmt.Errorf("%w: %w", ErrUnidentified, l.trouble)
+	}
 	return ErrUnidentified
 }
 
 func (l *look) stamp(id *Identity) (settled bool, err error) {
+	id.Uniq, id.UniqKind = 0, ""
 	fd, errno := pidfdOpen(l.pid)
 	if errno == unix.ESRCH {
 		return false, ErrNoProcess
@@ -261,12 +278,15 @@ func (l *look) stamp(id *Identity) (settled bool, err error) {
 	if pinned {
 		defer unix.Close(fd)
 		if l.sc.os.pidfs {
-			id.Uniq, id.UniqKind = l.inode(fd), "pidfs"
+			if id.Uniq = l.inode(fd); id.Uniq != 0 {
+				id.UniqKind = "pidfs"
+			}
 		}
 	} else if l.askTgid() {
 		return false, ErrNoProcess
 	}
 	st, errno, done := l.askStat()
+	l.trouble = errno
 	if done && l.seen.presence != held && l.seen.presence != presenceUnknown {
 		return false, ErrNoProcess
 	}

@@ -38,7 +38,7 @@ func currentScope() (*scope, error) { return new(scope), nil }
 // this one; success and EPERM say that somebody has the number, not who.
 func observe(id *Identity, _ *scope, _ relation, ev *Evidence) observation {
 	errno := errnoOf(unix.Kill(int(id.PID), 0))
-	ev.add(Call{Name: "kill 0", Errno: errno})
+	ev.add(answer{to: askKillZero, errno: errno})
 	if errno == uint32(unix.ESRCH) && seesAllProcesses() {
 		return observation{presence: absent}
 	}

@@ -93,7 +93,7 @@ func (l *winLook) ask(ev *Evidence) {
 	const rights = windows.PROCESS_QUERY_LIMITED_INFORMATION | windows.SYNCHRONIZE
 	h, err := windows.OpenProcess(rights, false, l.pid)
 	l.open = errnoOf(err)
-	ev.add(Call{Name: "OpenProcess", Errno: l.open})
+	ev.add(answer{to: askOpenProcess, errno: l.open})
 	if l.open != 0 {
 		if l.open == winAccessDenied {
 			l.lookUp(ev)
@@ -107,7 +107,7 @@ func (l *winLook) ask(ev *Evidence) {
 // askHandle asks a handle. It stops at an answer about another process.
 func (l *winLook) askHandle(h windows.Handle, ev *Evidence) {
 	number, err := windows.GetProcessId(h)
-	ev.add(Call{Name: "GetProcessId", Errno: errnoOf(err), Value: uint64(number)})
+	ev.add(answer{to: askProcessID, errno: errnoOf(err), value: uint64(number)})
 	if l.number = number; number != l.pid {
 		return
 	}
@@ -116,10 +116,10 @@ func (l *winLook) askHandle(h windows.Handle, ev *Evidence) {
 	if err == nil {
 		l.created = uint64(created.HighDateTime)<<32 | uint64(created.LowDateTime)
 	}
-	ev.add(Call{Name: "GetProcessTimes", Errno: errnoOf(err), Value: l.created})
+	ev.add(answer{to: askTimes, errno: errnoOf(err), value: l.created})
 	event, err := windows.WaitForSingleObject(h, 0)
 	l.waited, l.wait = err == nil, event
-	ev.add(Call{Name: "WaitForSingleObject", Errno: errnoOf(err), Value: uint64(event)})
+	ev.add(answer{to: askWait, errno: errnoOf(err), value: uint64(event)})
 }
 
 // lookUp finds the process in the table of all processes, which needs no
@@ -127,9 +127,9 @@ func (l *winLook) askHandle(h windows.Handle, ev *Evidence) {
 func (l *winLook) lookUp(ev *Evidence) {
 	table, err := processTable()
 	l.row, l.listed = findProcess(table, l.pid)
-	ev.add(Call{
-		Name: "NtQuerySystemInformation", Errno: errnoOf(err),
-		Value: l.row.created, Threads: int32(min(l.row.threads, 1<<31-1)),
+	ev.add(answer{
+		to: askTable, errno: errnoOf(err),
+		value: l.row.created, threads: int32(min(l.row.threads, 1<<31-1)),
 	})
 }
 

@@ -122,9 +122,5 @@ func (p *Process) Signal(sig os.Signal) error {
 // Close releases the handle and ends every Wait. The process is not touched.
 func (p *Process) Close() error { return p.pin.close() }
 
-var (
-	// errNoHandle is returned where a process cannot be pinned.
-	errNoHandle = fmt.Errorf("pinning a process: %w", errors.ErrUnsupported)
-	// errNoSignal is returned for a signal that the system does not have.
-	errNoSignal = fmt.Errorf("sending this signal: %w", errors.ErrUnsupported)
-)
+// errNoSignal is returned for a signal that the system does not have.
+var errNoSignal = fmt.Errorf("sending this signal: %w", errors.ErrUnsupported)

@@ -72,9 +72,9 @@ func (p *pin) probe(ev *Evidence) Finding {
 		return NotProbed
 	}
 	ready, err := pollReadable(p.fd)
-	c := Call{Name: "ppoll pidfd", Errno: errnoOf(err)}
+	c := answer{to: askPoll, errno: errnoOf(err)}
 	if ready {
-		c.Value = unix.POLLIN
+		c.value = unix.POLLIN
 	}
 	ev.add(c)
 	switch {
@@ -82,11 +82,18 @@ func (p *pin) probe(ev *Evidence) Finding {
 		return IdentityUnreadable
 	case !ready:
 		return IdentityConfirmed
+	case collected(p.fd):
+		ev.add(answer{to: askSignalZero, errno: uint32(unix.ESRCH)})
+		return DisappearedDuringProbe
 	}
 	live := Probe(p.id)
 	*ev = live.Evidence
 	return live.Finding
 }
+
+// collected says that the pinned process is no more: ESRCH is about it, and
+// not about its number, which may have passed on.
+func collected(pidfd int) bool { return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH }
 
 // wait lets the runtime's poller watch a duplicate of the handle, so that
 // every wait has a deadline of its own to be interrupted by.
@@ -100,8 +107,10 @@ func (p *pin) wait(ctx context.Context) error {
 	defer context.AfterFunc(ctx, interrupt)()
 	defer context.AfterFunc(p.open, interrupt)()
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		gone := false
 		raw.Read(func(fd uintptr) bool {
 			ready, err := pollReadable(int(fd))
+			gone = ready && collected(int(fd))
 			return ready && err == nil
 		})
 		switch {
@@ -109,7 +118,7 @@ func (p *pin) wait(ctx context.Context) error {
 			return ctx.Err()
 		case p.open.Err() != nil:
 			return os.ErrClosed
-		case Probe(p.id).Conclusion == ProcessGone:
+		case gone, Probe(p.id).Conclusion == ProcessGone:
 			return nil
 		}
 		// Readable without having exited (see look.poll), or the probe met an

@@ -57,7 +57,7 @@ func (p *pin) probe(ev *Evidence) Finding {
 	f := NotProbed
 	p.use(func(h windows.Handle) {
 		event, err := windows.WaitForSingleObject(h, 0)
-		ev.add(Call{Name: "WaitForSingleObject", Errno: errnoOf(err), Value: uint64(event)})
+		ev.add(answer{to: askWait, errno: errnoOf(err), value: uint64(event)})
 		switch {
 		case err != nil:
 			f = AccessDenied

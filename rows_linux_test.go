@@ -64,8 +64,8 @@ func TestL1(t *testing.T) {
 		if got := verdict(v); got != "unusable_pid" {
 			t.Errorf("pid %d: %s", pid, got)
 		}
-		if n := len(v.Evidence.Calls()); n != 0 || v.Evidence.Observer != (Scope{}) || v.Alive {
-			t.Errorf("pid %d: %d calls, observer %v, alive %v", pid, n, v.Evidence.Observer, v.Alive)
+		if n := len(v.Evidence.Calls()); n != 0 || v.Evidence.Observer() != (Scope{}) || v.Alive {
+			t.Errorf("pid %d: %d calls, observer %v, alive %v", pid, n, v.Evidence.Observer(), v.Alive)
 		}
 		if v := ProbeEpoch(EpochIdentity{PID: pid, Created: 1e9}); verdict(v) != "unusable_pid" {
 			t.Errorf("epoch pid %d: %s", pid, verdict(v))

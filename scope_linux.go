@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -18,6 +19,10 @@ import (
 // initialPIDNS is the inode number of every host's first pid namespace
 // (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDNS = 0xEFFFFFFC
+
+// initialUTSNS is that of every host's first UTS namespace
+// (PROC_UTS_INIT_INO).
+const initialUTSNS = 0xEFFFFFFE
 
 // osScope is what the scope holds open and knows of the kernel.
 type osScope struct {
@@ -105,7 +110,7 @@ func (sc *scope) fill() error {
 		return fmt.Errorf("open own pidfd: %w", err)
 	}
 	sc.boot, sc.bootReal = bootID(proc)
-	sc.host = hostID()
+	sc.host = hostID(proc)
 	return nil
 }
 
@@ -206,16 +211,24 @@ func kernel64() bool {
 }
 
 // hostID hashes the machine id with the host name: cloned machines share the
-// one, containers of a host often differ in the other, and neither is shown.
-// It decides only between different boots.
-func hostID() string {
-	machine, _ := os.ReadFile("/etc/machine-id")
-	name, _ := os.Hostname()
-	machine = bytes.TrimSpace(machine)
-	if len(machine) == 0 && name == "" {
+// one, and neither is shown. It decides only between different boots, where a
+// wrong match would be a false death, so it is empty where it could be shared:
+// in a container that has a host name of its own, or if the machine id could
+// not be read for any reason but that there is none.
+func hostID(proc int) string {
+	uts, err := nsInode(proc, "self/ns/uts")
+	if err != nil || uts != 0 && uts != initialUTSNS {
 		return ""
 	}
-	sum := sha256.Sum256([]byte("jobprobe host\n" + string(machine) + "\n" + name))
+	machine, err := os.ReadFile("/etc/machine-id")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("jobprobe host\n" + string(bytes.TrimSpace(machine)) + "\n" + name))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -46,7 +46,9 @@ func (o Observer) Close(ctx context.Context, id, attestation string) (sidecar.Tr
 	case l.live.Conclusion == jobprobe.Alive, l.ending:
 		return sidecar.Transition{}, fmt.Errorf("%w (%s)", ErrStillAlive, l.live.Finding)
 	}
-	got, err := o.Store.Attest(ctx, id, sidecar.Attestation{Text: attestation, At: o.time()})
+	got, err := o.end(ctx, id, l.reading, func(owed bool) (sidecar.Transition, error) {
+		return o.Store.Attest(ctx, id, sidecar.Attestation{Text: attestation, At: o.time(), NoticeOwed: owed})
+	})
 	if err == nil && !got.Won {
 		err = ErrEnded
 	}

@@ -57,8 +57,7 @@ func replay(t *testing.T, dir string) {
 	for i, op := range strings.Split(strings.TrimSpace(g.file("ops.txt")), "\n") {
 		verb, args, _ := strings.Cut(op, " ")
 		if verb == "kill" {
-			t.Logf("op %d: no kill here yet", i+1)
-			continue
+			continue // see TestKillGolden
 		}
 		g.compare(op, g.file(fmt.Sprintf("%d-%s.json", i+1, verb)), g.run(verb, args))
 	}

@@ -60,6 +60,8 @@ type Hooked struct {
 	Absent bool
 	// Won: this report is the job's end. Otherwise another was on record.
 	Won bool
+	// Kept: this report came second, and is on record as late_report.
+	Kept bool
 	// Delivery is notify_delivery as it stands now, nil if there is none, and
 	// State is its summary as in Row.NotifyDeliveryState.
 	Delivery sidecar.Value
@@ -95,6 +97,7 @@ func (o Observer) Hook(ctx context.Context, id string, r Report) (Hooked, error)
 		var got sidecar.Transition
 		got, err = o.mark(ctx, id, r, p.owed())
 		out.Won, out.Delivery = got.Won, deliveryOf(got.Record)
+		out.Kept = err == nil && !got.Won && got.Result != sidecar.Unchanged
 		if err == nil && !silent { // late or not: tell knows whether somebody was told
 			out.Delivery, err = o.tell(until, id, p)
 		}

@@ -1,7 +1,6 @@
 package reap
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -41,11 +40,9 @@ type Lifecycle struct {
 	Command []string
 }
 
-// ask returns the end that the store knows of a run, if it knows one.
+// ask runs the command, and returns the end that the store knows of a run, if
+// it knows one.
 func (c Lifecycle) ask(ctx context.Context, id string, now time.Time) (end sidecar.LifecycleEnd, known bool) {
-	if len(c.Command) == 0 {
-		return end, false
-	}
 	answer, ok := c.run(ctx, id)
 	if !ok {
 		return end, false
@@ -125,21 +122,22 @@ func (c Lifecycle) run(ctx context.Context, id string) (answer []byte, ok bool) 
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it left somebody behind that holds its output
 	}
-	return out.Bytes(), err == nil && !out.over
+	return out.kept, err == nil && !out.over
 }
 
 // bounded keeps what is written to it up to a bound, and remembers if there
-// was more.
+// was more. It must not be a bytes.Buffer, whose ReadFrom knows no bound.
 type bounded struct {
-	bytes.Buffer
+	kept []byte
 	most int
 	over bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.most {
+	if len(b.kept)+len(p) > b.most {
 		b.over = true
-		return len(p), nil
+	} else {
+		b.kept = append(b.kept, p...)
 	}
-	return b.Buffer.Write(p)
+	return len(p), nil
 }

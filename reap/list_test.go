@@ -36,8 +36,8 @@ var damaged = map[string]string{
 	`{}`:                                "ok",
 	`{"status": ["x"], "log": 7}`:       "ok",
 	`{"label": "\ud800", "kind": null}`: "ok",
-	`{"label": ` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `}`:   "ok",
-	`{"label": ` + strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999) + `}`:   "ok",
+	`{"label": ` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + `}`:   "ok",
+	`{"label": ` + strings.Repeat("[", 9_001) + strings.Repeat("]", 9_001) + `}`:   "unreadable",
 	`{"label": ` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`: "unreadable",
 }
 

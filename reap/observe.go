@@ -45,6 +45,9 @@ type Observer struct {
 	RunsDir string
 	// Notices says how somebody is told of the ends that are written.
 	Notices Notices
+	// Lifecycle is asked how a job ended that is not alive and has no end on
+	// record.
+	Lifecycle Lifecycle
 
 	courier *courier // nil: notices are delivered in line
 
@@ -136,38 +139,56 @@ func (o Observer) examineStarted(l *look) {
 // settle writes the end that is due, or sees to a notice that is pending, and
 // leaves in l the record as it stands afterwards, whoever wrote it.
 func (o Observer) settle(ctx context.Context, l *look) {
-	var got sidecar.Transition
-	var err error
-	switch l.due {
-	case nothingDue:
+	write := o.dueEnd(ctx, l)
+	if write == nil {
 		o.resume(ctx, l)
 		return
-	case reapDue:
-		f := sidecar.Reaping{Finding: l.live.Finding, ReasonCode: o.goneReason(l.id), At: o.time()}
-		got, err = o.end(ctx, l.id, l.reading, func(owed bool) (sidecar.Transition, error) {
-			f.NoticeOwed = owed
-			return o.Store.Reap(ctx, l.id, f)
-		})
-	case abandonDue:
-		f := sidecar.SpawnFailure{
-			Reason: "the process that was starting it is gone", ReasonCode: reasonAbandoned, At: o.time(),
-		}
-		got, err = o.end(ctx, l.id, l.reading, func(owed bool) (sidecar.Transition, error) {
-			f.NoticeOwed = owed
-			return o.Store.SpawnFailed(ctx, l.id, f)
-		})
-		if errors.Is(err, sidecar.ErrNotPreparing) {
-			err = nil // it has started meanwhile
-		}
 	}
-	if err != nil {
-		l.refused = err
+	got, err := o.end(ctx, l.id, l.reading, write)
+	if errors.Is(err, sidecar.ErrNotPreparing) {
+		err = nil // it has started meanwhile
 	}
 	if l.won = got.Won; got.Record != nil {
 		l.reading.Record = got.Record
 	} else {
 		l.reading = o.Store.Read(l.id)
 	}
+	// Where somebody else has written the end, nothing is amiss.
+	if rec := l.record(); err != nil && (got.Won || rec == nil || !rec.Ended()) {
+		l.refused = err
+	}
+}
+
+// dueEnd returns the transition that is due: the end that the lifecycle store
+// knows, else the one that the look found. It is nil if none is.
+func (o Observer) dueEnd(ctx context.Context, l *look) func(owed bool) (sidecar.Transition, error) {
+	asked := len(o.Lifecycle.Command) > 0
+	if asked && l.probed && !l.live.Alive && !l.ending && l.record().RunID() == l.id {
+		if end, known := o.Lifecycle.ask(ctx, l.id, o.time()); known {
+			return func(owed bool) (sidecar.Transition, error) {
+				end.NoticeOwed = owed
+				return o.Store.EndByLifecycle(ctx, l.id, end)
+			}
+		}
+	}
+	switch l.due {
+	case nothingDue:
+	case reapDue:
+		f := sidecar.Reaping{Finding: l.live.Finding, ReasonCode: o.goneReason(l.id), At: o.time()}
+		return func(owed bool) (sidecar.Transition, error) {
+			f.NoticeOwed = owed
+			return o.Store.Reap(ctx, l.id, f)
+		}
+	case abandonDue:
+		f := sidecar.SpawnFailure{
+			Reason: "the process that was starting it is gone", ReasonCode: reasonAbandoned, At: o.time(),
+		}
+		return func(owed bool) (sidecar.Transition, error) {
+			f.NoticeOwed = owed
+			return o.Store.SpawnFailed(ctx, l.id, f)
+		}
+	}
+	return nil
 }
 
 // look probes the job's process, if that was not done yet.

@@ -52,6 +52,7 @@ func (o Observer) Sweep(ctx context.Context, dryRun bool) (Sweep, error) {
 		due := l.due != nothingDue
 		if !dryRun {
 			o.settle(ctx, &l)
+			due = due || l.won
 		}
 		switch {
 		case l.record() == nil:

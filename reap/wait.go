@@ -35,6 +35,7 @@ func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Wait
 		obs:   o,
 		ids:   ids,
 		poll:  seconds(poll),
+		once:  window == 0,
 		runs:  make([]Waited, len(ids)),
 		where: make([]standing, len(ids)),
 		looks: make([]int, len(ids)),
@@ -56,6 +57,7 @@ type wait struct {
 	obs   Observer
 	ids   []string
 	poll  time.Duration
+	once  bool // the window is no longer than one look
 	watch *watch
 	seen  chan sighting
 
@@ -149,21 +151,22 @@ func (w *wait) follow(ctx context.Context, index int, id string) {
 		case <-ctx.Done():
 			return
 		}
-		if where == atEnd || where == unanswerable {
+		if w.once || where == atEnd || where == unanswerable {
 			return
 		}
 		var exited <-chan struct{}
-		release, pause := func() {}, w.poll
+		release := func() {}
 		if where == pending {
 			exited, release = w.pin(ctx, &l)
-		}
-		if watched && exited != nil {
-			pause = slowPoll
 		}
 		// A process that is gone is looked at again at once, but only once: if
 		// its end is still not due, the record is at odds with itself.
 		if again = !again && isClosed(exited); !again && isClosed(exited) {
 			exited = nil
+		}
+		pause := w.poll
+		if watched && exited != nil {
+			pause = slowPoll
 		}
 		timer := time.NewTimer(pause)
 		select {

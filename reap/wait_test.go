@@ -37,7 +37,7 @@ func TestWaitPartition(t *testing.T) {
 	jobAs(w, "unusable", 14, jobprobe.UnusablePID)
 	jobAs(w, "done", 15, jobprobe.PIDAbsent, set("finished_at", `"2026-08-01T00:00:09+00:00"`), set("status", `"completed"`))
 	jobAs(w, "failed", 16, jobprobe.PIDAbsent, set("spawn_state", `"failed"`))
-	aged(w, "fresh", 590*time.Second)
+	aged(w, "fresh", 300*time.Second)
 	aged(w, "stuck", 601*time.Second)
 	aged(w, "future", -time.Hour)
 	w.put("damaged", "{")

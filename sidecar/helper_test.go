@@ -1,10 +1,7 @@
 package sidecar_test
 
 import (
-	"bufio"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,88 +10,6 @@ import (
 )
 
 const runID = "20260801T000000-abcdef"
-
-// helpers are what the test binary does instead of testing when helperEnv
-// names one of them.
-var helpers = map[string]func(args []string) error{}
-
-// register adds a helper; each file of tests has its own.
-func register(name string, run func(args []string) error) bool {
-	helpers[name] = run
-	return true
-}
-
-const helperEnv = "SIDECAR_TEST_HELPER"
-
-func TestMain(m *testing.M) {
-	name := os.Getenv(helperEnv)
-	if name == "" {
-		os.Exit(m.Run())
-	}
-	run, ok := helpers[name]
-	if !ok {
-		os.Stderr.WriteString("no such helper: " + name + "\n")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1:]); err != nil {
-		os.Stderr.WriteString(name + ": " + err.Error() + "\n")
-		os.Exit(1)
-	}
-}
-
-// helper returns a command that runs the test binary as the named helper.
-func helper(t testing.TB, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	if _, ok := helpers[name]; !ok {
-		t.Fatalf("no such helper: %s", name)
-	}
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), helperEnv+"="+name)
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
-// start starts a helper and returns when it has written its first line. The
-// helper ends when its standard input does, at the latest with the test.
-func start(t testing.TB, cmd *exec.Cmd) (stop func()) {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatalf("helper said %q: %v", line, err)
-	}
-	return stop
-}
-
-// ready tells start to go on, and returns when the test asks to stop.
-func ready() error {
-	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
-		return err
-	}
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
-}
 
 // record returns a started, unended record, in the peer's order.
 func record(id string, more ...sidecar.Field) *sidecar.Record {

@@ -120,8 +120,41 @@ func readValue(dec *jsontext.Decoder, data []byte) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tooDeep(v) {
+		return nil, &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errDeep}
+	}
 	end := dec.InputOffset()
 	return data[end-int64(len(v)) : end : end], nil
+}
+
+// maxDepth is how many levels a value may have.
+const maxDepth = 9000
+
+var errDeep = errors.New("nested more than 9,000 levels deep")
+
+// tooDeep looks only at values long enough to be: each level has two brackets.
+func tooDeep(v Value) bool {
+	if len(v) < 2*maxDepth {
+		return false
+	}
+	depth, inText := 0, false
+	for i := 0; i < len(v); i++ {
+		c := v[i]
+		switch {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // readEnd reports an error if anything but white space is left.

@@ -97,8 +97,8 @@ const maxReservations = 8
 // its command runs. The job does not depend on the caller afterwards.
 //
 // The error is a *FailedError if the job got as far as a record; otherwise
-// nothing of it is left on disk. ctx bounds the call, not the job: once the
-// supervisor runs, the record says what became of it.
+// nothing of it is left on disk. ctx bounds the call, not the job: a job that
+// had started when ctx ended is returned as started.
 func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error) {
 	dir, err := filepath.Abs(store.Dir)
 	if err != nil {
@@ -106,6 +106,9 @@ func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error
 	}
 	store.Dir = dir
 	if err := req.check(); err != nil {
+		return Handle{}, err
+	}
+	if err := ctx.Err(); err != nil {
 		return Handle{}, err
 	}
 	id, err := reserve(store, &req)
@@ -116,20 +119,54 @@ func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error
 		Dir: dir, RunID: id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, id),
 		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
 	})
-	switch {
-	case err != nil:
-		rep.Error = err.Error()
-	case rep.Error == "":
-		return Handle{
-			RunID: id, PID: rep.Identity.PID, Identity: rep.Identity, Supervisor: rep.Supervisor,
-			Log: filepath.Join(dir, id, reap.ConsoleName),
-		}, nil
+	if err != nil {
+		return unreported(context.WithoutCancel(ctx), dir, id, err)
 	}
+	if rep.Error != "" {
+		return Handle{}, giveUp(context.WithoutCancel(ctx), dir, id, &rep)
+	}
+	return handle(dir, id, rep.Identity, rep.Supervisor), nil
+}
+
+func handle(dir, id string, process, supervisor jobprobe.Identity) Handle {
+	return Handle{
+		RunID: id, PID: process.PID, Identity: process, Supervisor: supervisor,
+		Log: filepath.Join(dir, id, reap.ConsoleName),
+	}
+}
+
+// giveUp records that a job could not be started, unless the supervisor has.
+func giveUp(ctx context.Context, dir, id string, rep *report) error {
 	failed := &FailedError{RunID: id, Reason: rep.Error}
 	if !rep.Recorded {
-		_, failed.Err = store.SpawnFailed(context.WithoutCancel(ctx), id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
+		obs := observe(dir)
+		_, failed.Err = obs.SpawnFailed(ctx, id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
+		failed.Err = errors.Join(failed.Err, obs.Flush(ctx))
 	}
-	return Handle{}, failed
+	return failed
+}
+
+// unreported settles a start of which no report came: by the record, which
+// the supervisor may have moved on before it was lost, or before the caller
+// lost patience.
+func unreported(ctx context.Context, dir, id string, cause error) (Handle, error) {
+	err := giveUp(ctx, dir, id, &report{Error: cause.Error()})
+	if !errors.Is(err, sidecar.ErrNotPreparing) {
+		return Handle{}, err
+	}
+	rec := sidecar.Store{Dir: dir}.Read(id).Record
+	if rec == nil {
+		return Handle{}, err
+	}
+	identity := func(name string) jobprobe.Identity {
+		raw, _ := rec.Raw(name)
+		got, _ := jobprobe.ParseIdentity(raw)
+		return got
+	}
+	if state, _ := rec.Text("spawn_state"); state != "started" {
+		return Handle{}, err
+	}
+	return handle(dir, id, identity("process_identity"), identity("supervisor")), nil
 }
 
 // check refuses what no operating system would start, and makes Dir absolute.
@@ -182,6 +219,14 @@ func jobEnv(env []string, dir, id string) []string {
 	}
 	env = slices.Clone(env)
 	return append(env, "JOBPROBE_RUN_ID="+id, "LIONAGI_MCP_JOB_RUN_ID="+id, "JOBPROBE_DIR="+dir)
+}
+
+// unmarked is the supervisor's environment: it is no process of a job that
+// its caller may be one of.
+func unmarked(env []string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool {
+		return slices.Contains([]string{"JOBPROBE_RUN_ID", "LIONAGI_MCP_JOB_RUN_ID"}, envName(entry))
+	})
 }
 
 // reserve publishes the record under a fresh run id.
@@ -268,7 +313,7 @@ func supervised(ctx context.Context, t task) (report, error) {
 		Path:        self,
 		Args:        []string{superviseName, t.RunID},
 		Dir:         rootDir(self),
-		Env:         os.Environ(),
+		Env:         unmarked(os.Environ()),
 		Stdin:       &spec,
 		SysProcAttr: detached(),
 	}

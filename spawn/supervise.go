@@ -75,9 +75,10 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	if err := gob.NewDecoder(in).Decode(&t); err != nil {
 		return 2
 	}
-	store := sidecar.Store{Dir: t.Dir}
 	ctx := context.Background()
-	cmd, rep, err := begin(ctx, store, &t)
+	obs := observe(t.Dir)
+	defer obs.Flush(ctx)
+	cmd, rep, err := begin(ctx, obs, &t)
 	if err != nil {
 		rep.Error = err.Error()
 	}
@@ -88,14 +89,23 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	}
 	why := attend(cmd, rep.Identity, &t, told)
 	end := endOf(cmd.ProcessState, why)
-	if !record(func() error { _, err := store.EndBySupervisor(ctx, t.RunID, end); return err }) {
+	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
 		return 1
 	}
 	return 0
 }
 
+// observe returns who writes the ends of the jobs in a store and tells of them, by the
+// environment's notifier where a record names none. A faulty one is on record
+// with each end that it should have told of.
+func observe(dir string) reap.Observer {
+	obs := reap.New(dir)
+	obs.Notices, _ = reap.NoticesFromEnv(os.Getenv)
+	return obs
+}
+
 // begin starts the command held, commits its identity, and lets it go.
-func begin(ctx context.Context, store sidecar.Store, t *task) (cmd *exec.Cmd, rep report, err error) {
+func begin(ctx context.Context, obs reap.Observer, t *task) (cmd *exec.Cmd, rep report, err error) {
 	self, err := jobprobe.Identify(os.Getpid())
 	if err != nil {
 		return nil, rep, err
@@ -107,7 +117,7 @@ func begin(ctx context.Context, store sidecar.Store, t *task) (cmd *exec.Cmd, re
 	id, err := jobprobe.Identify(h.cmd.Process.Pid)
 	if err == nil {
 		created, _ := id.CreateTime()
-		_, err = store.Attach(ctx, t.RunID, sidecar.Attachment{
+		_, err = obs.Store.Attach(ctx, t.RunID, sidecar.Attachment{
 			PID: id.PID, CreateTime: created, PGID: h.pgid(), Identity: id, Supervisor: self,
 		})
 	}
@@ -121,7 +131,7 @@ func begin(ctx context.Context, store sidecar.Store, t *task) (cmd *exec.Cmd, re
 	if err := h.release(); err != nil {
 		h.cmd.Wait()
 		failure := sidecar.SpawnFailure{Reason: err.Error(), At: time.Now(), Attached: true}
-		rep.Recorded = record(func() error { _, err := store.SpawnFailed(ctx, t.RunID, failure); return err })
+		rep.Recorded = record(func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err })
 		return nil, rep, err
 	}
 	return h.cmd, report{Identity: id, Supervisor: self}, nil

@@ -24,6 +24,7 @@ type hooked struct {
 	RunID          string         `json:"run_id"`
 	Recorded       bool           `json:"recorded"` // this report is the job's end
 	Late           bool           `json:"late"`     // another end was on record before
+	Kept           bool           `json:"kept"`     // and this report is its late_report
 	NotifyDelivery jsontext.Value `json:"notify_delivery"`
 	DeliveryState  string         `json:"notify_delivery_state"`
 }
@@ -43,8 +44,10 @@ func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	switch {
 	case got.Absent:
 		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; nothing was recorded\n", cmd.RunID)
-	case late:
+	case got.Kept:
 		fmt.Fprintf(c.err, "jobprobe: %s had ended already; the report was kept as late_report\n", cmd.RunID)
+	case late:
+		fmt.Fprintf(c.err, "jobprobe: %s had ended already, and this report was not the first to come late: it was dropped\n", cmd.RunID)
 	}
 	if got.State != "none" && got.State != "delivered" {
 		fmt.Fprintf(c.err, "jobprobe: notice %s: %s\n", got.State, plain(got.Delivery))
@@ -53,7 +56,7 @@ func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		return nil
 	}
 	return c.document(hooked{
-		RunID: cmd.RunID, Recorded: got.Won, Late: late,
+		RunID: cmd.RunID, Recorded: got.Won, Late: late, Kept: got.Kept,
 		NotifyDelivery: got.Delivery, DeliveryState: got.State,
 	})
 }

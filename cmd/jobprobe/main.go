@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
 
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
@@ -25,6 +26,8 @@ import (
 type cli struct {
 	Dir  string `env:"JOBPROBE_DIR" placeholder:"DIR" help:"Directory of the jobs (default: jobprobe/jobs in the user's state directory)."`
 	JSON bool   `name:"json" help:"Print one JSON document instead of text."`
+
+	LifecycleCommand string `env:"JOBPROBE_LIFECYCLE_COMMAND" placeholder:"JSON" help:"Command that knows how runs ended, as a JSON list of words; {run_id} is replaced, or added at the end."`
 
 	Identify identifyCmd `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
 	Probe    probeCmd    `cmd:"" help:"Say whether a process is still the recorded one."`
@@ -78,6 +81,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	obs := reap.New(c.Dir)
 	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
 		fmt.Fprintln(stderr, "jobprobe:", err)
+	}
+	if c.LifecycleCommand != "" {
+		if err := json.Unmarshal([]byte(c.LifecycleCommand), &obs.Lifecycle.Command); err != nil {
+			fmt.Fprintf(stderr, "jobprobe: --lifecycle-command: %q is not a JSON list of words\n", c.LifecycleCommand)
+			return exitUsage
+		}
 	}
 	out := &console{out: stdout, err: stderr, in: stdin, json: c.JSON}
 	code := out.exitStatus(kctx.Run(out, &obs))

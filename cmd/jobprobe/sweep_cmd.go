@@ -31,6 +31,7 @@ func (cmd *sweepCmd) Run(ctx context.Context, c *console, obs *reap.Observer) er
 		if cmd.Every == 0 {
 			return err
 		}
+		flush(obs, c.err)
 		select {
 		case <-ctx.Done():
 			fmt.Fprintf(c.err, "stopped after %d passes\n", passes+1)

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jobprobe/jobprobe/reap"
+)
+
+type killCmd struct {
+	RunID  string        `arg:"" name:"run-id" help:"Run id."`
+	Signal string        `default:"TERM" placeholder:"NAME" help:"Signal to send first, by name or number."`
+	Grace  time.Duration `default:"250ms" help:"How long to wait before what is left is killed; 0s sends one signal and waits for nothing."`
+}
+
+func (cmd *killCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	sig, err := parseSignal(cmd.Signal)
+	if err == nil && cmd.Grace < 0 {
+		err = errors.New("a grace is not negative")
+	}
+	if err != nil {
+		return &failure{exitUsage, err}
+	}
+	reply, err := obs.Kill(ctx, cmd.RunID, reap.KillOptions{Signal: sig, Grace: cmd.Grace})
+	if errors.Is(err, reap.ErrSignal) {
+		return &failure{exitUsage, err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := cmd.print(c, &reply); err != nil {
+		return err
+	}
+	switch {
+	case reply.Killed && reply.Recorded:
+		return nil
+	case reply.Undecided():
+		return status(exitUnknown)
+	}
+	return status(exitRefused)
+}
+
+// parseSignal reads a number, or a name with or without SIG in any case.
+func parseSignal(text string) (syscall.Signal, error) {
+	if n, err := strconv.ParseUint(text, 10, 8); err == nil && n > 0 {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(text)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if n := signalNumber(name); n != 0 {
+		return syscall.Signal(n), nil
+	}
+	switch name { // where signals have no names
+	case "SIGTERM":
+		return syscall.SIGTERM, nil
+	case "SIGKILL":
+		return syscall.SIGKILL, nil
+	}
+	return 0, fmt.Errorf("no signal is called %q here", text)
+}
+
+func (cmd *killCmd) print(c *console, reply *reap.KillReply) error {
+	if !reply.Killed || !reply.Recorded {
+		fmt.Fprintf(c.err, "jobprobe: %s: %s\n", reply.ReasonCode, printable(reply.Reason))
+	}
+	if c.json {
+		return c.document(reply)
+	}
+	if !reply.Killed {
+		return nil
+	}
+	escalated := ""
+	if reply.Escalated {
+		escalated = "SIGKILL"
+	}
+	return c.facts(
+		"run id", reply.RunID,
+		"signal", deref(reply.Signal),
+		"escalated", escalated,
+		"group", plain(reply.PGID),
+		"cleanup", reply.Cleanup.String(),
+		"descendants", reply.Descendants.String(),
+		"not recorded", deref(reply.Refused),
+	)
+}
