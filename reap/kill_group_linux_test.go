@@ -125,7 +125,7 @@ func TestKillChanged(t *testing.T) {
 // marker, every one of which is then signalled for itself.
 func TestKillNotLeading(t *testing.T) {
 	k := newPack(t)
-	p := session(t, `exec 3<&0; (echo ready; exec cat <&3 >/dev/null) & echo $!; cat >/dev/null`, runID)
+	p := session(t, `exec 3<&0; (exec cat <&3 >/dev/null) & echo $!; echo ready; cat >/dev/null`, runID)
 	member := p.member()
 	p.ready()
 	leader, id := whoIs(t, p.pid), whoIs(t, member)

@@ -17,7 +17,7 @@ func golden(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("JOBPROBE_GOLDEN")
 	if dir == "" {
-		t.Skip("JOBPROBE_GOLDEN names no directory of golden cases")
+		t.Skip("JOBPROBE_GOLDEN is not set")
 	}
 	return dir
 }

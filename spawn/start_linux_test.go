@@ -141,7 +141,9 @@ func TestSignalsAreDefault(t *testing.T) {
 	finished(t, store, h.RunID)
 	for line := range strings.Lines(console(t, store, h.RunID)) {
 		name, mask, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if set, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || set != 0 {
+		// 32 and 33 are glibc's own, which its posix_spawn(3) ignores in a child.
+		const internal = 3 << 31
+		if set, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || set&^internal != 0 {
 			t.Errorf("%s is %#x", name, set)
 		}
 	}

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // check runs the program over a stream, and returns what it said and how it
 // ended.
-func check(t *testing.T, skips, stream string) (out string, code int) {
+func check(t *testing.T, skips, stream string, flags ...string) (out string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "skips")
 	if err := os.WriteFile(path, []byte(skips), 0o600); err != nil {
@@ -63,7 +63,7 @@ func check(t *testing.T, skips, stream string) (out string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, path)
+	cmd := exec.Command(self, append(flags, path)...)
 	cmd.Env = append(os.Environ(), asMain+"=1")
 	cmd.Stdin = strings.NewReader(stream)
 	text, err := cmd.CombinedOutput()
@@ -97,7 +97,7 @@ func TestStreams(t *testing.T) {
 		"cut short":      {head + passing + `{"Action":"fa`, 2, []string{"not the output of go test -json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, code := check(t, list, c.stream)
+			out, code := check(t, list, c.stream, "-strict")
 			if code != c.code {
 				t.Errorf("exit status %d, want %d", code, c.code)
 			}
@@ -110,6 +110,14 @@ func TestStreams(t *testing.T) {
 				t.Log(out)
 			}
 		})
+	}
+}
+
+// Without -strict an unlisted skip is said, and no failure.
+func TestNotStrict(t *testing.T) {
+	out, code := check(t, list, head+passing+skipping("TestS", "no such kernels")+packageOK)
+	if code != 0 || !strings.Contains(out, "NOT LISTED skip TestS: no such kernels") {
+		t.Errorf("exit status %d\n%s", code, out)
 	}
 }
 
