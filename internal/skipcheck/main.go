@@ -4,6 +4,9 @@
 // holds. Each line of a list is a regular expression for "TestName: cause";
 // blank lines and lines that begin with # say why.
 //
+// A test shows a number that is its result with t.Logf("count: ..."): such
+// lines of tests that passed are printed after the test's name.
+//
 //	go test -json ./... | skipcheck [-strict] LIST...
 package main
 
@@ -131,6 +134,11 @@ func (t *tally) end(e *event, key string, out io.Writer) {
 	switch e.Action {
 	case "pass":
 		t.passed++
+		for line := range strings.Lines(t.text(key)) {
+			if count, ok := strings.CutPrefix(said(line), "count: "); ok {
+				fmt.Fprintf(out, "count %s: %s\n", e.Test, count)
+			}
+		}
 	case "fail":
 		t.failed++
 		fmt.Fprint(out, t.text(key))
@@ -164,10 +172,16 @@ func skipCause(output string) string {
 		if strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
 		}
-		if _, text, ok := strings.Cut(line, ".go:"); ok {
-			_, line, _ = strings.Cut(text, ": ")
-		}
-		cause = append(cause, line)
+		cause = append(cause, said(line))
 	}
 	return strings.Join(cause, " ")
+}
+
+// said is a line without the place in the source where it was logged.
+func said(line string) string {
+	line = strings.TrimSpace(line)
+	if _, text, ok := strings.Cut(line, ".go:"); ok {
+		_, line, _ = strings.Cut(text, ": ")
+	}
+	return line
 }

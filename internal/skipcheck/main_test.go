@@ -113,6 +113,17 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// What passed is silent but for its counts.
+func TestCounts(t *testing.T) {
+	log := func(text string) string {
+		return `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:7: ` + text + `\n"}` + "\n"
+	}
+	out, code := check(t, list, head+log("count: 7 of 9")+log("a count: 8")+log("quiet")+passing+packageOK)
+	if code != 0 || !strings.HasPrefix(out, "count TestA: 7 of 9\nok\tp") {
+		t.Errorf("exit status %d\n%s", code, out)
+	}
+}
+
 // Without -strict an unlisted skip is said, and no failure.
 func TestNotStrict(t *testing.T) {
 	out, code := check(t, list, head+passing+skipping("TestS", "no such kernels")+packageOK)
