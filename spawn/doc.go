@@ -11,6 +11,10 @@
 // The supervisor collects the real exit status and writes the end. If it is
 // killed, the job goes on, and observers (package reap) take over.
 //
+// A job may ask for a claim, a key that at most one live job holds. It names
+// the job's run and is held exactly while that run has no recorded end: whoever
+// asks next observes the holder, so there is nothing to renew or to sweep.
+//
 // Supervisor and holder are this same program, started anew: a program that
 // imports this package calls [Init] first thing in main.
 package spawn

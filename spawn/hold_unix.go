@@ -22,6 +22,10 @@ const (
 	resultFD = 4
 )
 
+// lockFlags open the claims' lock: created if need be, never through a symbolic
+// link (O_NOFOLLOW, open(2)).
+const lockFlags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
+
 // held is a command whose process exists and whose program has not begun.
 type held struct {
 	cmd    *exec.Cmd

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// lockFlags open the claims' lock, created if need be.
+const lockFlags = os.O_RDWR | os.O_CREATE
+
 // held is a command whose process exists and whose first thread is suspended.
 type held struct {
 	cmd *exec.Cmd

@@ -72,6 +72,13 @@ type Request struct {
 	// in the process table while the job runs.
 	HideArgv bool
 
+	// Claim is the key of which at most one live job is admitted; empty for
+	// none. See [Claim].
+	Claim string
+	// Lifecycle is asked how the holder of the claim ended, if that reported
+	// no end.
+	Lifecycle reap.Lifecycle
+
 	Label         string // free text
 	Parent        string // run id of the job this one belongs to
 	NotifyCommand []string
@@ -96,8 +103,8 @@ const maxReservations = 8
 // Start starts a job in a store and returns once its identity is durable and
 // its command runs. The job does not depend on the caller afterwards.
 //
-// The error is a *FailedError if the job got as far as a record; otherwise
-// nothing of it is left on disk. ctx bounds the call, not the job: a job that
+// The error is a *ClaimHeldError if the claim is held, and a *FailedError if
+// the job got as far as a record; otherwise nothing of it is left on disk. ctx bounds the call, not the job: a job that
 // had started when ctx ended is returned as started.
 func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error) {
 	dir, err := filepath.Abs(store.Dir)
@@ -111,10 +118,19 @@ func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error
 	if err := ctx.Err(); err != nil {
 		return Handle{}, err
 	}
-	id, err := reserve(store, &req)
+	obs := observe(dir)
+	obs.Store, obs.Lifecycle = store, req.Lifecycle
+	id, err := admit(ctx, obs, &req)
+	// The notice of a holder that has just been ended is no part of this job.
+	defer obs.Flush(context.WithoutCancel(ctx))
 	if err != nil {
 		return Handle{}, err
 	}
+	return launch(ctx, dir, id, &req)
+}
+
+// launch starts the supervisor of a reserved job.
+func launch(ctx context.Context, dir, id string, req *Request) (Handle, error) {
 	rep, err := supervised(ctx, task{
 		Dir: dir, RunID: id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, id),
 		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
@@ -200,6 +216,11 @@ func (r *Request) check() error {
 	if r.Timeout < 0 || r.Grace < 0 {
 		return ErrBadTime
 	}
+	if r.Claim != "" {
+		if err := checkClaim(r.Claim); err != nil {
+			return err
+		}
+	}
 	if r.Grace == 0 {
 		r.Grace = DefaultGrace
 	}
@@ -284,6 +305,9 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 		sidecar.Field{Name: "log", Value: sidecar.Text(filepath.Join(store.Dir, id, reap.ConsoleName))},
 		sidecar.Field{Name: "spawner", Value: identityValue(spawner)},
 	)
+	if req.Claim != "" {
+		rec.Set("claim", sidecar.Text(req.Claim))
+	}
 	if req.Parent != "" {
 		rec.Set("parent_run_id", sidecar.Text(req.Parent))
 	}

@@ -40,6 +40,7 @@ type cli struct {
 	Hook     hookCmd     `cmd:"" help:"Record the end that a run reports of itself."`
 	Sweep    sweepCmd    `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
 	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
+	Claims   claimsCmd   `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
@@ -175,6 +176,10 @@ func problem(err error, code int) problemJSON {
 	}
 	if failed, ok := errors.AsType[*spawn.FailedError](err); ok {
 		p.RunID, p.ReasonCode = failed.RunID, "spawn_failed"
+		return p
+	}
+	if held, ok := errors.AsType[*spawn.ClaimHeldError](err); ok {
+		p.RunID, p.ReasonCode = held.Holder, "claim_held"
 		return p
 	}
 	switch code {

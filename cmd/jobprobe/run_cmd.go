@@ -19,6 +19,7 @@ type runCmd struct {
 	Label         string        `help:"Free text shown with the job."`
 	Cwd           string        `type:"path" placeholder:"DIR" help:"Working directory of the command."`
 	Env           []word        `sep:"none" placeholder:"NAME=VALUE" help:"Set a variable for the command; may be repeated."`
+	Claim         *word         `placeholder:"KEY" help:"Start only if no live job holds this key (any text up to 512 bytes)."`
 	Parent        string        `placeholder:"RUN_ID" help:"Run id of the job that this one belongs to."`
 	NotifyCommand string        `placeholder:"JSON" help:"Command to run when the job has ended, as a JSON list of words."`
 	NotifyTarget  string        `help:"Who the notice is for."`
@@ -42,8 +43,15 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer) erro
 			return &failure{exitUsage, fmt.Errorf("--notify-command: %q is not a JSON list of words", cmd.NotifyCommand)}
 		}
 	}
+	claim := ""
+	if cmd.Claim != nil {
+		if claim = string(*cmd.Claim); claim == "" {
+			return &failure{exitUsage, spawn.ErrBadClaim}
+		}
+	}
 	h, err := spawn.Start(ctx, obs.Store, spawn.Request{
 		Argv: texts(cmd.Command), Dir: cmd.Cwd, Env: env, Label: cmd.Label, Parent: cmd.Parent,
+		Claim: claim, Lifecycle: obs.Lifecycle,
 		Stdin: cmd.Stdin, Timeout: cmd.Timeout, Grace: cmd.Grace, HideArgv: cmd.NoArgv,
 		NotifyCommand: notify, NotifyTarget: cmd.NotifyTarget, NotifySender: cmd.NotifySender,
 	})

@@ -1,0 +1,129 @@
+package spawn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+const (
+	// claimsDir is where a store keeps its claims. It is no run id.
+	claimsDir = ".claims"
+	// claimsLock is the lock of all claims of a store. It is never removed:
+	// that would let two holders in.
+	claimsLock = "lock"
+	// claimsWait bounds the wait for it, if the store sets no other bound.
+	claimsWait = 10 * time.Second
+	// claimsDelay is the time between two attempts: flock(2) cannot be waited
+	// for with a deadline.
+	claimsDelay = 5 * time.Millisecond
+)
+
+// claims are the claims of a store: themselves a store, of one record a key
+// ever claimed, so that they are published and read as jobs are. A record's
+// run_id is the hash of its key; "key" and "holder" are what it says.
+type claims struct{ sidecar.Store }
+
+func claimsOf(store sidecar.Store) claims {
+	store.Dir = filepath.Join(store.Dir, claimsDir)
+	return claims{store}
+}
+
+// read returns a claim's record, nil if it was never taken.
+func (c claims) read(name string) (*sidecar.Record, error) {
+	r := c.Read(name)
+	if r.State == sidecar.OK || r.State == sidecar.Absent {
+		return r.Record, nil
+	}
+	return nil, fmt.Errorf("claim %s is %v: %w", name, r.State, r.Err)
+}
+
+// put makes a run the holder. The caller holds the lock.
+func (c claims) put(ctx context.Context, name, key, id string, first bool) error {
+	if !first {
+		_, err := c.Update(ctx, name, func(r *sidecar.Record) error {
+			r.Set("holder", sidecar.Text(id))
+			return nil
+		})
+		return err
+	}
+	rec := sidecar.NewRecord(
+		sidecar.Field{Name: "run_id", Value: sidecar.Text(name)},
+		sidecar.Field{Name: "key", Value: sidecar.Text(key)},
+		sidecar.Field{Name: "holder", Value: sidecar.Text(id)},
+	)
+	err := c.Create(name, rec)
+	if errors.Is(err, sidecar.ErrExists) {
+		// A directory without a record: somebody was killed while making it.
+		if err = os.RemoveAll(filepath.Join(c.Dir, name)); err == nil {
+			err = c.Create(name, rec)
+		}
+	}
+	if errors.Is(err, sidecar.ErrUnsynced) {
+		return nil // published; a loss of power that undoes it also ends the job
+	}
+	return err
+}
+
+// list observes the holder of each claim.
+func (c claims) list(ctx context.Context, obs reap.Observer) ([]Claim, error) {
+	names, err := c.IDs()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Claim, 0, len(names))
+	var damaged []error
+	for _, name := range names {
+		claim, err := c.look(ctx, obs, name, "")
+		if err != nil {
+			damaged = append(damaged, err)
+			continue
+		}
+		list = append(list, claim)
+	}
+	slices.SortFunc(list, func(a, b Claim) int { return cmp.Compare(a.Key, b.Key) })
+	return list, errors.Join(damaged...)
+}
+
+// lock takes the lock of the store's claims. It is gone with its holder,
+// however that dies. The error is a [*sidecar.RefusedError] that names the
+// directory of the claims in place of a run.
+func (c claims) lock(ctx context.Context) (unlock func(), err error) {
+	refused := func(err error) error {
+		return &sidecar.RefusedError{RunID: claimsDir, Reason: sidecar.LockUnavailable, Err: err}
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, refused(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.LockWait, claimsWait))
+	defer cancel()
+	path := filepath.Join(c.Dir, claimsLock)
+	for {
+		lock := flock.New(path, flock.SetFlag(lockFlags), flock.SetPermissions(0o600))
+		if _, err := lock.TryLockContext(ctx, claimsDelay); err != nil {
+			return nil, refused(err)
+		}
+		// A lock on a file that is no longer at that path excludes nobody.
+		mine, err := lock.Stat()
+		if err == nil {
+			var entry os.FileInfo
+			if entry, err = os.Lstat(path); err == nil && os.SameFile(mine, entry) {
+				return func() { _ = lock.Close() }, nil
+			}
+		}
+		_ = lock.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, refused(err)
+		}
+	}
+}
