@@ -1,187 +1,60 @@
 package sidecar_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
-	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-var (
-	_ = register("reap", helpReap)
-	_ = register("create", helpCreate)
-)
-
-// reaping is the transaction that gets interrupted.
-var reaping = sidecar.Reaping{Finding: jobprobe.PIDAbsent, At: early}
-
-// window runs a transaction between two calls of getpriority(2), which nothing
-// else makes, on the process's first thread: strace(1) counts by thread.
-func window(transact func()) {
-	runtime.LockOSThread()
-	unix.Getpriority(unix.PRIO_PROCESS, 0)
-	transact()
-	unix.Getpriority(unix.PRIO_PROCESS, 0)
-}
-
-// helpReap DIR reaps the run and prints the result and the reason of a refusal.
-func helpReap(args []string) error {
-	s := sidecar.Store{Dir: args[0], LockWait: 100 * time.Millisecond}
-	var got sidecar.Transition
-	var err error
-	window(func() { got, err = s.Reap(context.Background(), runID, reaping) })
-	fmt.Println(got.Result, got.Won, reason(err))
-	return nil
-}
-
-// helpCreate DIR creates the run and prints what became of it.
-func helpCreate(args []string) error {
-	s := sidecar.Store{Dir: args[0]}
-	var err error
-	window(func() { err = s.Create(runID, record(runID)) })
-	switch {
-	case err == nil:
-		fmt.Println("created")
-	case errors.Is(err, sidecar.ErrUnsynced):
-		fmt.Println("unsynced")
-	default:
-		fmt.Println("refused", reason(err))
-	}
-	return nil
-}
-
-func reason(err error) string {
-	var refused *sidecar.RefusedError
-	switch {
-	case err == nil:
-		return "-"
-	case errors.As(err, &refused):
-		return refused.Reason.String()
-	}
-	return err.Error()
-}
-
-// point is one system call of the transaction: the nth of its name.
-type point struct {
-	call string
-	n    int
-}
-
-// points runs a helper under strace and returns its window's system calls.
-func points(t *testing.T, name, dir string) []point {
+// stressed skips a test that takes long.
+func stressed(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace(1) to interrupt system calls")
+	if os.Getenv("JOBPROBE_STRESS") == "" {
+		t.Skip("JOBPROBE_STRESS is not set")
 	}
-	log := filepath.Join(t.TempDir(), "trace")
-	if out, err := strace(t, name, dir, "-o", log).CombinedOutput(); err != nil {
-		t.Skipf("strace cannot trace here: %v: %s", err, out)
-	}
-	trace, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []point
-	thread, marks := "", 0
-	counts := map[string]int{}
-	for line := range strings.Lines(string(trace)) {
-		id, call, _ := strings.Cut(line, " ")
-		call, _, ok := strings.Cut(strings.TrimSpace(call), "(")
-		if thread == "" {
-			thread = id
-		}
-		if id != thread || !ok || strings.HasPrefix(call, "<") {
-			continue
-		}
-		if call == "getpriority" {
-			marks++
-			continue
-		}
-		counts[call]++
-		switch call {
-		case "futex", "madvise", "mmap", "munmap", "nanosleep", "rt_sigreturn", "tgkill", "getpid",
-			"rt_sigprocmask", "sched_yield", "clone", "clone3", "gettid", "rt_sigaction", "sigaltstack",
-			"epoll_create1", "eventfd2", "epoll_ctl", "epoll_pwait":
-			continue // the runtime's own: they differ from run to run, and it dies of their errors
-		}
-		if marks == 1 {
-			list = append(list, point{call, counts[call]})
-		}
-	}
-	if marks != 2 || len(list) < 10 {
-		t.Fatalf("%d marks and calls %v in\n%s", marks, list, trace)
-	}
-	return list
-}
-
-// strace returns a command that runs a helper under strace(1).
-func strace(t *testing.T, name, dir string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := helper(t, name)
-	cmd.Path, _ = exec.LookPath("strace")
-	cmd.Args = append(append([]string{"strace", "-f", "-qq"}, args...), os.Args[0], dir)
-	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0", "GOGC=off")
-	cmd.Stderr = nil
-	return cmd
-}
-
-// inject runs a helper with something injected at one point, and returns what
-// it printed; nothing, if it was killed.
-func inject(t *testing.T, name, dir string, p point, what string) string {
-	t.Helper()
-	cmd := strace(t, name, dir, "-o", "/dev/null",
-		"-e", fmt.Sprintf("inject=%s:%s:when=%d", p.call, what, p.n))
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// bytesAt returns the record on disk, or "" if there is none.
-func bytesAt(t *testing.T, s sidecar.Store) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.Dir, runID, "job.json"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-// reaped returns the bytes before and after the transaction.
-func reaped(t *testing.T) (before, after string) {
-	t.Helper()
-	r := record(runID)
-	before = string(r.Append(nil))
-	if _, err := reaping.Apply(r); err != nil {
-		t.Fatal(err)
-	}
-	return before, string(r.Append(nil))
 }
 
 // TestCrashAtEverySystemCall kills a transaction before each of its system
-// calls. What is left is the old record or the new one, and a lock that the
-// next observer gets, who completes it and removes what was left.
+// calls, and the other kinds of writers before each that could leave something.
+// What is left is the old record or the new one, and a free lock; the next
+// writer completes the change and removes what was left.
 func TestCrashAtEverySystemCall(t *testing.T) {
-	before, after := reaped(t)
-	list := points(t, "reap", newStore(t, record(runID)).Dir)
+	t.Parallel()
+	for _, name := range slices.Sorted(maps.Keys(writers)) {
+		t.Run(name, func(t *testing.T) { killAtEvery(t, name, name == "reap") })
+	}
+}
+
+// TestStressCrashAtEverySystemCall leaves out nothing.
+func TestStressCrashAtEverySystemCall(t *testing.T) {
+	stressed(t)
+	for _, name := range slices.Sorted(maps.Keys(writers)) {
+		t.Run(name, func(t *testing.T) { killAtEvery(t, name, true) })
+	}
+}
+
+func killAtEvery(t *testing.T, name string, all bool) {
+	t.Helper()
+	w := writers[name]
+	before, after := w.written(t)
+	list := points(t, "write", newStore(t, w.begin()).Dir, name)
+	if !all {
+		list = slices.DeleteFunc(list, func(p point) bool {
+			return !slices.Contains([]string{"openat", "flock", "fchmod", "write", "fsync", "close", "renameat", "renameat2"}, p.call)
+		})
+	}
 	seen := map[string]int{}
 	for _, p := range list {
-		s := newStore(t, record(runID))
-		if out := inject(t, "reap", s.Dir, p, "signal=KILL"); out != "" {
+		s := newStore(t, w.begin())
+		if out := inject(t, "write", []string{s.Dir, name}, p, "signal=KILL"); out != "" {
 			t.Errorf("%v: not killed: %s", p, out)
 		}
 		left := bytesAt(t, s)
@@ -189,33 +62,73 @@ func TestCrashAtEverySystemCall(t *testing.T) {
 			t.Errorf("%v left\n%s", p, left)
 		}
 		seen[left]++
-		got, err := s.Reap(context.Background(), runID, reaping)
-		if err != nil || got.Won != (left == before) {
-			t.Errorf("%v: the next observer: %+v, %v", p, got, err)
-		}
-		wantBytes(t, s, after)
-		if got.Won {
-			wantFiles(t, s, "job.json", "job.lock")
-		}
+		completes(t, s, w, p, left == before, after)
 	}
 	if seen[before] == 0 || seen[after] == 0 {
 		t.Errorf("%d calls: %d left the old record, %d the new", len(list), seen[before], seen[after])
 	}
-	t.Logf("%d calls: %d left the old record, %d the new", len(list), seen[before], seen[after])
+	t.Logf("count: killed at %d calls: %d left the old record, %d the new", len(list), seen[before], seen[after])
 }
 
-// TestErrorAtEverySystemCall fails each system call of a transaction. What is
-// reported is true: nothing was written, or all was.
+// completes checks that the lock is free, that the same change goes through if
+// it was not made, and that the next writer leaves no temporary file.
+func completes(t *testing.T, s sidecar.Store, w writer, p point, again bool, after string) {
+	t.Helper()
+	wantLockFree(t, s, p)
+	if again {
+		if got, err := w.write(s); err != nil || got.Result != sidecar.Written {
+			t.Errorf("%v: the next: %+v, %v", p, got, err)
+		}
+	}
+	wantBytes(t, s, after)
+	if got, err := s.Update(ctx, runID, set("next", sidecar.Bool(true))); err != nil || got.Result != sidecar.Written {
+		t.Errorf("%v: the next writer: %+v, %v", p, got, err)
+	}
+	wantFiles(t, s, "job.json", "job.lock")
+}
+
+// TestErrorAtEverySystemCall fails each system call of a transaction with each
+// error. What is reported is true: nothing was written, or all was.
 func TestErrorAtEverySystemCall(t *testing.T) {
-	before, after := reaped(t)
-	list := points(t, "reap", newStore(t, record(runID)).Dir)
-	for _, fault := range []string{"EIO", "ENOSPC", "EINTR"} {
+	t.Parallel()
+	failAtEvery(t, "reap")
+}
+
+// TestStressErrorAtEverySystemCall does that to the other kinds of writers.
+func TestStressErrorAtEverySystemCall(t *testing.T) {
+	stressed(t)
+	for _, name := range slices.Sorted(maps.Keys(writers)) {
+		t.Run(name, func(t *testing.T) { failAtEvery(t, name) })
+	}
+}
+
+// TestWritersMakeTheSameCalls shows that what holds for one kind of writer at a
+// system call holds for all.
+func TestWritersMakeTheSameCalls(t *testing.T) {
+	t.Parallel()
+	want := points(t, "write", newStore(t, record(runID)).Dir, "reap")
+	for name, w := range writers {
+		if diff := cmp.Diff(want, points(t, "write", newStore(t, w.begin()).Dir, name), cmp.AllowUnexported(point{})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	t.Logf("count: %d kinds of writers make the same %d calls", len(writers), len(want))
+}
+
+func failAtEvery(t *testing.T, name string) {
+	t.Helper()
+	w := writers[name]
+	before, after := w.written(t)
+	list := points(t, "write", newStore(t, w.begin()).Dir, name)
+	for _, fault := range faults {
 		seen := map[string]int{}
 		for _, p := range list {
-			s := newStore(t, record(runID))
-			out := inject(t, "reap", s.Dir, p, "error="+fault)
-			result, _, _ := strings.Cut(out, " ")
+			s := newStore(t, w.begin())
+			out := inject(t, "write", []string{s.Dir, name}, p, "error="+fault)
+			result, rest, _ := strings.Cut(out, " ")
+			_, why, _ := strings.Cut(rest, " ")
 			seen[result]++
+			seen[why]++
 			want := before
 			switch result {
 			case "written", "written_unsynced":
@@ -227,23 +140,40 @@ func TestErrorAtEverySystemCall(t *testing.T) {
 			if got := bytesAt(t, s); got != want {
 				t.Errorf("%s at %v: %q, but the record is\n%s", fault, p, out, got)
 			}
-			if fault == "EINTR" && result != "written" && !forgivable(p) {
-				t.Errorf("%s at %v: %q", fault, p, out)
-			}
-			if p.call == "fsync" && fault == "EIO" && result == "written" {
-				t.Errorf("%s at %v: %q", fault, p, out)
-			}
+			wantReason(t, fault, p, result, why)
 			if p.call != "unlinkat" {
 				wantNoTemp(t, s, p)
 			}
-			if got, err := s.Reap(context.Background(), runID, reaping); err != nil || got.Won != (want == before) {
-				t.Errorf("%s at %v: the next observer: %+v, %v", fault, p, got, err)
-			}
+			completes(t, s, w, p, want == before, after)
 		}
-		t.Logf("%s: %v", fault, seen)
+		delete(seen, "-")
+		t.Logf("count: %s at %d calls: %v", fault, len(list), seen)
 		if seen["not_done"] == 0 && fault != "EINTR" || seen["written"] == 0 {
 			t.Errorf("%s: the faults did not reach the transaction: %v", fault, seen)
 		}
+	}
+}
+
+// wantReason checks that the outcome names the error: where it struck before
+// the record was replaced, and what it was where that has a name of its own.
+func wantReason(t *testing.T, fault string, p point, result, why string) {
+	t.Helper()
+	// The second sync is the directory's.
+	publishes := slices.Contains([]string{"write", "fchmod", "renameat", "renameat2"}, p.call) || p == point{"fsync", 1}
+	switch {
+	case fault == "EINTR" && result != "written" && !forgivable(p),
+		fault != "EINTR" && publishes && result != "not_done",
+		fault != "EINTR" && p == point{"fsync", 2} && result != "written_unsynced",
+		result != "not_done" && why != "-":
+		t.Errorf("%s at %v: %s %s", fault, p, result, why)
+	case result != "not_done":
+		return
+	}
+	named := map[string]string{"ENOSPC": "no_space", "EDQUOT": "no_space", "EROFS": "read_only"}[fault]
+	switch {
+	case publishes && named == "" && why != "io_error", publishes && named != "" && why != named,
+		why != named && why != "unreadable" && (named != "" || why != "io_error" && why != "lock_unavailable"):
+		t.Errorf("%s at %v is told as %q", fault, p, why)
 	}
 }
 
@@ -257,24 +187,11 @@ func forgivable(p point) bool {
 	return false
 }
 
-func wantNoTemp(t *testing.T, s sidecar.Store, p point) {
-	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(s.Dir, runID))
-	if err != nil {
-		t.Error(err)
-	}
-	for _, e := range entries {
-		if e.Name() != "job.json" && e.Name() != "job.lock" {
-			t.Errorf("%v left %s", p, e.Name())
-		}
-	}
-}
-
 // TestOrderOfPublishing checks that contents are durable before a name leads to
 // them, and the name after that.
 func TestOrderOfPublishing(t *testing.T) {
 	var order []string
-	for _, p := range points(t, "reap", newStore(t, record(runID)).Dir) {
+	for _, p := range points(t, "write", newStore(t, record(runID)).Dir, "reap") {
 		switch p.call {
 		case "write", "fchmod", "fsync", "renameat", "renameat2", "unlinkat":
 			order = append(order, strings.TrimSuffix(p.call, "2"))
@@ -288,7 +205,7 @@ func TestOrderOfPublishing(t *testing.T) {
 
 // TestDirectorySyncFails fails the second sync, which comes after the rename.
 func TestDirectorySyncFails(t *testing.T) {
-	list := points(t, "reap", newStore(t, record(runID)).Dir)
+	list := points(t, "write", newStore(t, record(runID)).Dir, "reap")
 	var syncs []point
 	for _, p := range list {
 		if p.call == "fsync" {
@@ -300,17 +217,17 @@ func TestDirectorySyncFails(t *testing.T) {
 	}
 	for _, fault := range []string{"EIO", "EINVAL", "EOPNOTSUPP"} {
 		s := newStore(t, record(runID))
-		if out := inject(t, "reap", s.Dir, syncs[1], "error="+fault); out != "written_unsynced true -" {
+		if out := inject(t, "write", []string{s.Dir, "reap"}, syncs[1], "error="+fault); out != "written_unsynced true -" {
 			t.Errorf("%s: %q", fault, out)
 		}
-		_, after := reaped(t)
+		_, after := writers["reap"].written(t)
 		wantBytes(t, s, after)
 	}
 	s := newStore(t, record(runID))
-	if out := inject(t, "reap", s.Dir, point{"fsync", 1}, "error=EINTR"); out != "written true -" {
+	if out := inject(t, "write", []string{s.Dir, "reap"}, point{"fsync", 1}, "error=EINTR"); out != "written true -" {
 		t.Errorf("one interrupt: %q", out)
 	}
-	cmd := strace(t, "reap", newStore(t, record(runID)).Dir, "-o", "/dev/null", "-e", "inject=fsync:error=EINTR")
+	cmd := strace(t, "write", []string{newStore(t, record(runID)).Dir, "reap"}, "-o", "/dev/null", "-e", "inject=fsync:error=EINTR")
 	if out, err := cmd.Output(); err != nil || string(out) != "not_done false io_error\n" {
 		t.Errorf("interrupts without end: %q, %v", out, err)
 	}
@@ -318,8 +235,8 @@ func TestDirectorySyncFails(t *testing.T) {
 
 // TestLockFaults fails the lock's creation and its acquisition.
 func TestLockFaults(t *testing.T) {
-	before, _ := reaped(t)
-	points(t, "reap", newStore(t, record(runID)).Dir) // skips where strace cannot work
+	before, _ := writers["reap"].written(t)
+	points(t, "write", newStore(t, record(runID)).Dir, "reap") // skips where strace cannot work
 	for fault, want := range map[string]string{
 		"flock:error=ENOLCK":       "not_done false lock_unavailable",
 		"flock:error=EOPNOTSUPP":   "not_done false lock_unavailable",
@@ -329,7 +246,7 @@ func TestLockFaults(t *testing.T) {
 		"flock:error=EINTR:when=1": "written true -",
 	} {
 		s := newStore(t, record(runID))
-		cmd := strace(t, "reap", s.Dir, "-o", "/dev/null", "-e", "inject="+fault)
+		cmd := strace(t, "write", []string{s.Dir, "reap"}, "-o", "/dev/null", "-e", "inject="+fault)
 		if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("%s: %q, %v", fault, out, err)
 		}
@@ -342,7 +259,7 @@ func TestLockFaults(t *testing.T) {
 		"ENOSPC": "no_space", "EDQUOT": "no_space",
 	} {
 		s := newStore(t, record(runID))
-		cmd := strace(t, "reap", s.Dir, "-o", "/dev/null",
+		cmd := strace(t, "write", []string{s.Dir, "reap"}, "-o", "/dev/null",
 			"-P", filepath.Join(s.Dir, runID, "job.lock"), "-e", "inject=openat:error="+fault)
 		if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != "not_done false "+want {
 			t.Errorf("opening the lock, %s: %q, %v", fault, out, err)
@@ -354,33 +271,45 @@ func TestLockFaults(t *testing.T) {
 
 // TestCreateFaults kills and fails the creation of a run at each system call.
 func TestCreateFaults(t *testing.T) {
+	t.Parallel()
+	failCreation(t, "EIO", "ENOSPC", "EROFS")
+}
+
+func TestStressCreateFaults(t *testing.T) {
+	stressed(t)
+	failCreation(t, faults...)
+}
+
+func failCreation(t *testing.T, faults ...string) {
+	t.Helper()
 	store := func() sidecar.Store { return sidecar.Store{Dir: filepath.Join(t.TempDir(), "jobs")} }
 	want := string(record(runID).Append(nil))
-	for _, p := range points(t, "create", store().Dir) {
+	list := points(t, "create", store().Dir)
+	for _, p := range list {
 		s := store()
-		if out := inject(t, "create", s.Dir, p, "signal=KILL"); out != "" {
+		if out := inject(t, "create", []string{s.Dir}, p, "signal=KILL"); out != "" {
 			t.Errorf("%v: not killed: %s", p, out)
 		}
 		if got := bytesAt(t, s); got != "" && got != want {
 			t.Errorf("%v left\n%s", p, got)
 		}
-		s = store()
-		out := inject(t, "create", s.Dir, p, "error=EIO")
-		state := s.Read(runID).State
-		switch {
-		case out == "created" || out == "unsynced":
-			if state != sidecar.OK {
-				t.Errorf("%v: %q, and the record is %v", p, out, state)
+		for _, fault := range faults {
+			s := store()
+			out := inject(t, "create", []string{s.Dir}, p, "error="+fault)
+			state := s.Read(runID).State
+			switch {
+			case out == "created" || out == "unsynced":
+				if state != sidecar.OK || bytesAt(t, s) != want {
+					t.Errorf("%s at %v: %q, and the record is %v", fault, p, out, state)
+				}
+			case strings.HasPrefix(out, "refused "):
+				if _, err := os.Lstat(filepath.Join(s.Dir, runID)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s at %v: %q, and a trace is left: %v", fault, p, out, err)
+				}
+			default:
+				t.Errorf("%s at %v: %q", fault, p, out)
 			}
-			if p.call == "fsync" && out == "created" && bytesAt(t, s) != want {
-				t.Errorf("%v: %q", p, out)
-			}
-		case out == "refused io_error":
-			if _, err := os.Lstat(filepath.Join(s.Dir, runID)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%v: %q, and a trace is left: %v", p, out, err)
-			}
-		default:
-			t.Errorf("%v: %q", p, out)
 		}
 	}
+	t.Logf("count: killed at %d calls of a creation, and failed each with %v", len(list), faults)
 }
