@@ -23,8 +23,9 @@
 // Without pidfs, Linux start ticks of 10 ms cannot tell a number that was
 // reused within one tick from its former owner: the verdict is then Alive, and
 // its evidence says that it is weak. After a container restart the pid
-// namespace differs and every verdict on its former processes is Unknown. A
-// restored checkpoint is a new process. Clones of a running virtual machine
+// namespace differs and every verdict on its former processes is Unknown; so
+// is every verdict where something else is mounted over the boot id, as
+// systemd-nspawn does. A restored checkpoint is a new process. Clones of a running virtual machine
 // share boot id and counters, and nothing inside them can tell them apart.
 //
 // The package uses no cgo and runs no other program.

@@ -141,28 +141,36 @@ func nsInode(proc int, name string) (uint64, error) {
 	return st.Ino, err
 }
 
-// bootID reads random_boot_id(5) and says whether the kernel itself gave it:
-// containers mount files over it, which openat2(2) with RESOLVE_NO_XDEV
-// refuses to cross and fstatfs(2) tells apart on kernels before 5.6.
+// bootID reads random_boot_id(5) and says whether the kernel itself gave it.
+// Some containers mount a file over it (systemd-nspawn), which is then not of
+// this procfs, or is one of its other files, and the only other one with a
+// UUID changes at every read. That a mount is crossed proves nothing: most
+// container runtimes mount /proc/sys over itself to make it read-only.
 func bootID(proc int) (id string, bootReal bool) {
-	const name = "sys/kernel/random/boot_id"
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
-	fd, err := unix.Openat2(proc, name, &how)
-	overmounted := err == unix.EXDEV
-	if err != nil {
-		fd, err = unix.Openat(proc, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	first, ours := readBootID(proc)
+	again, _ := readBootID(proc)
+	if !isUUID(first) {
+		return "", false
 	}
+	return first, ours && first == again
+}
+
+// readBootID returns what is at the place of the boot id, and whether it is a
+// file of the verified /proc.
+func readBootID(proc int) (text string, ours bool) {
+	fd, err := unix.Openat(proc, "sys/kernel/random/boot_id", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", false
 	}
 	defer unix.Close(fd)
+	var root, file unix.Stat_t
+	ours = onProcfs(fd) && unix.Fstat(proc, &root) == nil && unix.Fstat(fd, &file) == nil && root.Dev == file.Dev
 	var buf [64]byte
 	n, errno := readOnce(fd, buf[:])
-	id = string(bytes.TrimSpace(buf[:n]))
-	if errno != 0 || !isUUID(id) {
+	if errno != 0 {
 		return "", false
 	}
-	return id, !overmounted && onProcfs(fd)
+	return string(bytes.TrimSpace(buf[:n])), ours
 }
 
 func isUUID(s string) bool {

@@ -11,7 +11,6 @@ import (
 var deniable = map[string]uint32{
 	"kill":              unix.SYS_KILL,
 	"openat":            unix.SYS_OPENAT,
-	"openat2":           unix.SYS_OPENAT2,
 	"pidfd_open":        unix.SYS_PIDFD_OPEN,
 	"pidfd_send_signal": unix.SYS_PIDFD_SEND_SIGNAL,
 	"ppoll":             unix.SYS_PPOLL,

@@ -60,6 +60,18 @@ var setups = map[string]func(value string) error{
 		defer unix.Unmount(dir, unix.MNT_DETACH)
 		return bind(filepath.Join(dir, "sys/kernel/random", name), bootFile)
 	},
+	// boot-own puts another file of this procfs over the boot id.
+	"boot-own": func(name string) error {
+		return bind(filepath.Join("/proc/sys/kernel/random", name), bootFile)
+	},
+	// read-only mounts a directory over itself and takes away the right to
+	// write, as container runtimes do with /proc/sys.
+	"read-only": func(dir string) error {
+		if err := bind(dir, dir); err != nil {
+			return err
+		}
+		return unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	},
 	// empty puts an empty file over another.
 	"empty": func(name string) error { return bind("/dev/null", name) },
 	"drop": func(string) error {

@@ -1,0 +1,11 @@
+//go:build !windows
+
+package testproc
+
+import "testing"
+
+// TempDir is t.TempDir.
+func TempDir(t testing.TB) string {
+	t.Helper()
+	return t.TempDir()
+}
