@@ -13,20 +13,24 @@ import (
 )
 
 type killCmd struct {
-	RunID  string        `arg:"" name:"run-id" help:"Run id."`
-	Signal string        `default:"TERM" placeholder:"NAME" help:"Signal to send first, by name or number."`
-	Grace  time.Duration `default:"250ms" help:"How long to wait before what is left is killed; 0s sends one signal and waits for nothing."`
+	RunID  string         `arg:"" name:"run-id" help:"Run id."`
+	Signal string         `default:"TERM" placeholder:"NAME" help:"Signal to send first, by name or number."`
+	Grace  *time.Duration `placeholder:"DURATION" help:"How long to wait before what is left is killed (default: ${grace}, or as configured); 0s sends one signal and waits for nothing."`
 }
 
-func (cmd *killCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+func (cmd *killCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg *config) error {
+	grace := cfg.grace()
+	if cmd.Grace != nil {
+		grace = *cmd.Grace
+	}
 	sig, err := parseSignal(cmd.Signal)
-	if err == nil && cmd.Grace < 0 {
+	if err == nil && grace < 0 {
 		err = errors.New("a grace is not negative")
 	}
 	if err != nil {
 		return &failure{exitUsage, err}
 	}
-	reply, err := obs.Kill(ctx, cmd.RunID, reap.KillOptions{Signal: sig, Grace: cmd.Grace})
+	reply, err := obs.Kill(ctx, cmd.RunID, reap.KillOptions{Signal: sig, Grace: grace, Verify: cfg.killWindow()})
 	if errors.Is(err, reap.ErrSignal) {
 		return &failure{exitUsage, err}
 	}

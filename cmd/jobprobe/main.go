@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 type cli struct {
 	Dir  string `env:"JOBPROBE_DIR" placeholder:"DIR" help:"Directory of the jobs (default: jobprobe/jobs in the user's state directory)."`
 	JSON bool   `name:"json" help:"Print one JSON document instead of text."`
+
+	Config string `env:"JOBPROBE_CONFIG" placeholder:"FILE" help:"Configuration file (default: jobprobe/jobprobe.toml in the user's configuration directory, if there is one)."`
 
 	LifecycleCommand string `env:"JOBPROBE_LIFECYCLE_COMMAND" placeholder:"JSON" help:"Command that knows how runs ended, as a JSON list of words; {run_id} is replaced, or added at the end."`
 
@@ -76,12 +79,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "jobprobe: %v\nRun \"jobprobe --help\" for the commands.\n", err)
 		return exitUsage
 	}
-	if c.Dir == "" {
-		c.Dir = defaultDir()
+	cfg, err := readConfig(c.Config)
+	if err != nil {
+		fmt.Fprintln(stderr, "jobprobe:", err)
+		return exitUsage
 	}
-	obs := reap.New(c.Dir)
+	obs := reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
 	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
 		fmt.Fprintln(stderr, "jobprobe:", err)
+	} else if len(obs.Notices.Command) == 0 {
+		obs.Notices.Command = cfg.Notify.OnTerminal
 	}
 	if c.LifecycleCommand != "" {
 		if err := json.Unmarshal([]byte(c.LifecycleCommand), &obs.Lifecycle.Command); err != nil {
@@ -90,7 +97,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	out := &console{out: stdout, err: stderr, in: stdin, json: c.JSON}
-	code := out.exitStatus(kctx.Run(out, &obs))
+	code := out.exitStatus(kctx.Run(out, &obs, &cfg))
 	stop() // the answer is given: from here on an interrupt ends the program
 	flush(&obs, stderr)
 	return code
