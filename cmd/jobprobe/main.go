@@ -12,6 +12,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -71,7 +74,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	exited := -1
 	parser.Exit = func(code int) { exited = code } // --help
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(negativePIDs(args))
 	if exited >= 0 {
 		return exited
 	}
@@ -101,6 +104,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	stop() // the answer is given: from here on an interrupt ends the program
 	flush(&obs, stderr)
 	return code
+}
+
+// negativePIDs marks a negative number after a command that takes a pid as an
+// argument, not a flag: it is no process, which is for the command to say.
+func negativePIDs(args []string) []string {
+	for i, arg := range args {
+		if n, err := strconv.Atoi(arg); err != nil || n >= 0 {
+			continue
+		}
+		before := args[:i]
+		if !slices.Contains(before, "--") && (slices.Contains(before, "probe") || slices.Contains(before, "identify")) {
+			return slices.Insert(slices.Clone(args), i, "--")
+		}
+	}
+	return args
 }
 
 // flushTime is how long deliveries may take to begin; then they are left
@@ -156,7 +174,7 @@ func (c *console) exitStatus(err error) int {
 	if code, ok := errors.AsType[status](err); ok {
 		return int(code)
 	}
-	fmt.Fprintln(c.err, "jobprobe:", printable(err.Error()))
+	fmt.Fprintln(c.err, "jobprobe:", printable(complaint(err)))
 	code := exitRefused
 	if coded, ok := errors.AsType[*failure](err); ok {
 		code = coded.code
@@ -165,6 +183,15 @@ func (c *console) exitStatus(err error) int {
 		c.document(problem(err, code))
 	}
 	return code
+}
+
+// complaint is an error without the name of the package that it comes from.
+func complaint(err error) string {
+	text := err.Error()
+	for _, pkg := range []string{"jobprobe: ", "sidecar: ", "reap: ", "spawn: "} {
+		text = strings.TrimPrefix(text, pkg)
+	}
+	return text
 }
 
 // problemJSON is the document of a command that could not answer.
@@ -176,7 +203,7 @@ type problemJSON struct {
 }
 
 func problem(err error, code int) problemJSON {
-	p := problemJSON{Error: err.Error(), ReasonCode: "refused"}
+	p := problemJSON{Error: complaint(err), ReasonCode: "refused"}
 	if refused, ok := errors.AsType[*sidecar.RefusedError](err); ok {
 		p.RunID, p.ReasonCode = refused.RunID, refused.Reason.String()
 		return p
