@@ -168,7 +168,7 @@ const statusExited = "exited"
 // take records the job and makes it the holder, unless the claim names another
 // than was seen.
 func (c claims) take(ctx context.Context, obs reap.Observer, req *Request, seen string) (id string, err error) {
-	unlock, err := c.lock(ctx)
+	unlock, err := lockFile(ctx, obs.Store, claimsLock)
 	if err != nil {
 		return "", err
 	}

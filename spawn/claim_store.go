@@ -8,9 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
@@ -22,11 +19,6 @@ const (
 	// claimsLock is the lock of all claims of a store. It is never removed:
 	// that would let two holders in.
 	claimsLock = "lock"
-	// claimsWait bounds the wait for it, if the store sets no other bound.
-	claimsWait = 10 * time.Second
-	// claimsDelay is the time between two attempts: flock(2) cannot be waited
-	// for with a deadline.
-	claimsDelay = 5 * time.Millisecond
 )
 
 // claims are the claims of a store: themselves a store, of one record a key
@@ -93,37 +85,4 @@ func (c claims) list(ctx context.Context, obs reap.Observer) ([]Claim, error) {
 	}
 	slices.SortFunc(list, func(a, b Claim) int { return cmp.Compare(a.Key, b.Key) })
 	return list, errors.Join(damaged...)
-}
-
-// lock takes the lock of the store's claims. It is gone with its holder,
-// however that dies. The error is a [*sidecar.RefusedError] that names the
-// directory of the claims in place of a run.
-func (c claims) lock(ctx context.Context) (unlock func(), err error) {
-	refused := func(err error) error {
-		return &sidecar.RefusedError{RunID: claimsDir, Reason: sidecar.LockUnavailable, Err: err}
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, refused(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.LockWait, claimsWait))
-	defer cancel()
-	path := filepath.Join(c.Dir, claimsLock)
-	for {
-		lock := flock.New(path, flock.SetFlag(lockFlags), flock.SetPermissions(0o600))
-		if _, err := lock.TryLockContext(ctx, claimsDelay); err != nil {
-			return nil, refused(err)
-		}
-		// A lock on a file that is no longer at that path excludes nobody.
-		mine, err := lock.Stat()
-		if err == nil {
-			var entry os.FileInfo
-			if entry, err = os.Lstat(path); err == nil && os.SameFile(mine, entry) {
-				return func() { _ = lock.Close() }, nil
-			}
-		}
-		_ = lock.Close()
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, refused(err)
-		}
-	}
 }

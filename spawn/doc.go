@@ -15,6 +15,9 @@
 // the job's run and is held exactly while that run has no recorded end: whoever
 // asks next observes the holder, so there is nothing to renew or to sweep.
 //
+// Admit starts the jobs that a Selector makes of a batch of calls, and tells it
+// what became of each, so that what it reserved for them ends with them.
+//
 // Supervisor and holder are this same program, started anew: a program that
 // imports this package calls [Init] first thing in main.
 package spawn

@@ -84,6 +84,8 @@ type Request struct {
 	NotifyCommand []string
 	NotifyTarget  string
 	NotifySender  string
+
+	slot *Slot // of the batch that this job is of, nil for none
 }
 
 // Handle names a job that was started.
@@ -310,6 +312,10 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 	}
 	if req.Parent != "" {
 		rec.Set("parent_run_id", sidecar.Text(req.Parent))
+	}
+	if req.slot != nil {
+		rec.Set("spawn_index", sidecar.Int(int64(req.slot.SpawnIndex)))
+		rec.Set("tool_call_id", sidecar.Text(req.slot.ToolCallID))
 	}
 	return rec
 }
