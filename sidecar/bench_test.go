@@ -47,7 +47,7 @@ const benchRuns = 10000
 
 func benchStore(b *testing.B) (sidecar.Store, []string) {
 	b.Helper()
-	dir := b.TempDir()
+	dir := tempDir(b)
 	ids := make([]string, benchRuns)
 	for i := range ids {
 		ids[i] = sidecar.NewRunID(time.Unix(1784000000+int64(i), 0))

@@ -282,7 +282,7 @@ func TestStressCreateFaults(t *testing.T) {
 
 func failCreation(t *testing.T, faults ...string) {
 	t.Helper()
-	store := func() sidecar.Store { return sidecar.Store{Dir: filepath.Join(t.TempDir(), "jobs")} }
+	store := func() sidecar.Store { return sidecar.Store{Dir: filepath.Join(tempDir(t), "jobs")} }
 	want := string(record(runID).Append(nil))
 	list := points(t, "create", store().Dir)
 	for _, p := range list {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestIDs(t *testing.T) {
-	s := sidecar.Store{Dir: filepath.Join(t.TempDir(), "jobs")}
+	s := sidecar.Store{Dir: filepath.Join(tempDir(t), "jobs")}
 	if ids, err := s.IDs(); len(ids) != 0 || err != nil {
 		t.Errorf("no store: %v, %v", ids, err)
 	}
@@ -40,7 +40,7 @@ func TestIDs(t *testing.T) {
 }
 
 func TestCreate(t *testing.T) {
-	s := sidecar.Store{Dir: filepath.Join(t.TempDir(), "state", "jobs")}
+	s := sidecar.Store{Dir: filepath.Join(tempDir(t), "state", "jobs")}
 	rec := record(runID)
 	if err := s.Create(runID, rec); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateRefusals(t *testing.T) {
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	wantRefused(t, s.Create(runID, record("another")), sidecar.NamesAnotherRun)
 	wantRefused(t, s.Create(runID, sidecar.NewRecord()), sidecar.NamesAnotherRun)
 	if err := s.Create(runID, record(runID, sidecar.Field{Name: "bad", Value: sidecar.Value("{")})); err == nil {
@@ -78,7 +78,7 @@ func TestCreateRefusals(t *testing.T) {
 }
 
 func TestCreateHasOneWinner(t *testing.T) {
-	s := sidecar.Store{Dir: filepath.Join(t.TempDir(), "a", "b")}
+	s := sidecar.Store{Dir: filepath.Join(tempDir(t), "a", "b")}
 	var wg sync.WaitGroup
 	errs := make(chan error, 16)
 	for i := range cap(errs) {

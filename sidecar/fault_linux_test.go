@@ -41,7 +41,7 @@ func inNamespace(t *testing.T) bool {
 // small mounts a file system of 64 KiB and returns a store in it.
 func small(t *testing.T) sidecar.Store {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=700"); err != nil {
 		t.Fatal(err)
 	}

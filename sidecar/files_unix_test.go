@@ -21,7 +21,7 @@ import (
 // the record would have.
 func stranded(t *testing.T) (sidecar.Store, string) {
 	t.Helper()
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	dir := filepath.Join(s.Dir, runID)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func stranded(t *testing.T) (sidecar.Store, string) {
 // TestReadIrregular reads what is no regular file. Opening a FIFO that nobody
 // writes to would wait for ever.
 func TestReadIrregular(t *testing.T) {
-	victim := filepath.Join(t.TempDir(), "victim")
+	victim := filepath.Join(tempDir(t), "victim")
 	text := string(record(runID).Append(nil))
 	if err := os.WriteFile(victim, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestReadIrregular(t *testing.T) {
 // TestLinkedDirectory has a job's directory elsewhere, as an operator may.
 func TestLinkedDirectory(t *testing.T) {
 	elsewhere := newStore(t, record(runID))
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	if err := os.Symlink(filepath.Join(elsewhere.Dir, runID), filepath.Join(s.Dir, runID)); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestLinkedDirectory(t *testing.T) {
 }
 
 func TestReadUnderFile(t *testing.T) {
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	if err := os.WriteFile(filepath.Join(s.Dir, runID), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestReadUnderFile(t *testing.T) {
 
 // TestPlantedLock puts what is no lock file in the lock's place.
 func TestPlantedLock(t *testing.T) {
-	victim := filepath.Join(t.TempDir(), "victim")
+	victim := filepath.Join(tempDir(t), "victim")
 	for name, make := range map[string]func(path string) error{
 		"symlink":  func(path string) error { return os.Symlink(victim, path) },
 		"dangling": func(path string) error { return os.Symlink("nowhere", path) },
@@ -154,7 +154,7 @@ func TestPlantedLock(t *testing.T) {
 // a directory that looks like a leftover.
 func TestPlantedTemp(t *testing.T) {
 	s := newStore(t, record(runID))
-	victim := filepath.Join(t.TempDir(), "victim")
+	victim := filepath.Join(tempDir(t), "victim")
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}

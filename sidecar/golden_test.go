@@ -64,7 +64,7 @@ func TestGoldenStates(t *testing.T) {
 		"S1-empty": sidecar.Unreadable, "S1-not-utf8": sidecar.Unreadable, "S1-truncated": sidecar.Unreadable,
 		"X14-nan-record": sidecar.Unreadable, "R1-old-shape": sidecar.OK,
 	} {
-		s := sidecar.Store{Dir: t.TempDir()}
+		s := sidecar.Store{Dir: tempDir(t)}
 		plant(t, s, runID, string(goldenFile(t, name, "before.json")))
 		if got := s.Read(runID); got.State != want {
 			t.Errorf("%s: %v, want %v (%v)", name, got.State, want, got.Err)
@@ -83,7 +83,7 @@ func TestGoldenTransitions(t *testing.T) {
 			return s.EndByHook(context.Background(), runID, sidecar.HookEnd{Status: "timed_out", At: at})
 		},
 	} {
-		s := sidecar.Store{Dir: t.TempDir()}
+		s := sidecar.Store{Dir: tempDir(t)}
 		plant(t, s, runID, string(goldenFile(t, name, "before.json")))
 		after := goldenFile(t, name, "after.json")
 		finished, _ := mustParse(t, string(after)).Text("finished_at")

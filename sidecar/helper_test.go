@@ -1,8 +1,11 @@
 package sidecar_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -28,10 +31,38 @@ func record(id string, more ...sidecar.Field) *sidecar.Record {
 	return r
 }
 
+// tempDir returns a directory that is gone after the test. On Windows it is
+// removed by path: that of [testing.T.TempDir] is removed by handle, which wine
+// before version 9 does not know.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	if runtime.GOOS != "windows" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("", "sidecar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var paths []string
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			paths = append(paths, path)
+			return err
+		})
+		for _, path := range slices.Backward(paths) {
+			err = errors.Join(err, os.Remove(path))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // newStore returns a store whose one run has the given record.
 func newStore(t testing.TB, rec *sidecar.Record) sidecar.Store {
 	t.Helper()
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	if err := s.Create(runID, rec); err != nil {
 		t.Fatal(err)
 	}

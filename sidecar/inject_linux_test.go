@@ -83,7 +83,7 @@ func points(t *testing.T, name string, args ...string) []point {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("needs strace(1) to interrupt system calls")
 	}
-	log := filepath.Join(t.TempDir(), "trace")
+	log := filepath.Join(tempDir(t), "trace")
 	if out, err := strace(t, name, args, "-o", log).CombinedOutput(); err != nil {
 		t.Skipf("strace cannot trace here: %v: %s", err, out)
 	}

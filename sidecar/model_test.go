@@ -163,7 +163,7 @@ func (m *model) check(t *rapid.T) {
 // TestModel makes random transitions of one run and compares the record with
 // the model after each.
 func TestModel(t *testing.T) {
-	dir, n := t.TempDir(), 0
+	dir, n := tempDir(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		m := &model{

@@ -24,7 +24,7 @@ func wantRefused(t testing.TB, err error, want sidecar.Refusal) {
 }
 
 func TestReadStates(t *testing.T) {
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	for text, want := range map[string]sidecar.State{
 		`{"run_id": "x"}`: sidecar.OK, "": sidecar.Unreadable, "[]": sidecar.WrongShape,
 		"null": sidecar.WrongShape, `{"pid_create_time": NaN}`: sidecar.Unreadable,
@@ -43,7 +43,7 @@ func TestReadStates(t *testing.T) {
 }
 
 func TestReadAbsent(t *testing.T) {
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	if got := s.Read(runID); got.State != sidecar.Absent || !errors.Is(got.Err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v, %v", got.State, got.Err)
 	}
@@ -59,7 +59,7 @@ func TestReadAbsent(t *testing.T) {
 }
 
 func TestStoreInCurrentDirectory(t *testing.T) {
-	t.Chdir(t.TempDir())
+	t.Chdir(tempDir(t))
 	var s sidecar.Store
 	if err := s.Create(runID, record(runID)); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestStoreInCurrentDirectory(t *testing.T) {
 }
 
 func TestInvalidRunIDTouchesNothing(t *testing.T) {
-	outer := t.TempDir()
+	outer := tempDir(t)
 	s := sidecar.Store{Dir: filepath.Join(outer, "jobs")}
 	plant(t, sidecar.Store{Dir: outer}, "x", `{"run_id": "../x"}`)
 	for _, id := range []string{"../x", "", ".", "..", outer + "/x", "a/b"} {
@@ -93,7 +93,7 @@ func TestInvalidRunIDTouchesNothing(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	path := plant(t, s, runID, `{"x": 1.50, "run_id":"`+runID+`", "s": "\u0041", "z": [ ]}`)
 	got, err := s.Update(ctx, runID, func(r *sidecar.Record) error {
 		r.Set("z", sidecar.Value("[]"))
@@ -127,7 +127,7 @@ func TestUpdateRefusals(t *testing.T) {
 		`{"run_id": null}`: sidecar.NamesAnotherRun,
 		`{"run_id": "` + runID + `", "contract_version": 99}`: sidecar.TooNew,
 	} {
-		s := sidecar.Store{Dir: t.TempDir()}
+		s := sidecar.Store{Dir: tempDir(t)}
 		plant(t, s, runID, text)
 		got, err := s.Update(ctx, runID, func(*sidecar.Record) error {
 			t.Errorf("%q: the change was asked for", text)
@@ -172,7 +172,7 @@ func TestUpdateChangeFails(t *testing.T) {
 func TestUpdateBoundsIndentation(t *testing.T) {
 	deep := strings.Repeat("[", 9000) + strings.Repeat("1,", 200000) + "1" + strings.Repeat("]", 9000)
 	text := `{"run_id": "` + runID + `", "deep": ` + deep + `}`
-	s := sidecar.Store{Dir: t.TempDir()}
+	s := sidecar.Store{Dir: tempDir(t)}
 	plant(t, s, runID, text)
 	if _, err := s.Update(ctx, runID, set("a", sidecar.Int(1))); !errors.Is(err, sidecar.ErrTooLarge) {
 		t.Errorf("error %.200v", err)
@@ -276,6 +276,7 @@ func wantKeys(t *testing.T, s sidecar.Store, writers int) {
 // TestReadersSeeWholeRecords reads while a writer replaces the record: every
 // reading is one of the records that were published, none is torn or missing.
 func TestReadersSeeWholeRecords(t *testing.T) {
+	replacesOpen(t)
 	s := newStore(t, record(runID))
 	done := make(chan struct{})
 	var wg sync.WaitGroup

@@ -345,7 +345,7 @@ func TestNotice(t *testing.T) {
 
 func TestRefusedTransitionDidNotWin(t *testing.T) {
 	for name, end := range ends {
-		s := sidecar.Store{Dir: t.TempDir()}
+		s := sidecar.Store{Dir: tempDir(t)}
 		plant(t, s, runID, `{"run_id": "other", "spawn_state": "started"}`)
 		got, err := end(s, early)
 		wantRefused(t, err, sidecar.NamesAnotherRun)
