@@ -115,3 +115,16 @@ func set(name string, v sidecar.Value) func(*sidecar.Record) error {
 		return nil
 	}
 }
+
+// wantEntries checks that a directory holds a record and a lock, and no more.
+func wantEntries(t interface{ Fatal(...any) }, dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "job.json" && e.Name() != "job.lock" {
+			t.Fatal("left: " + e.Name())
+		}
+	}
+}

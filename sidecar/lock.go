@@ -52,6 +52,7 @@ func (s Store) lock(ctx context.Context, id string) (*hold, error) {
 		if ctx.Err() != nil {
 			return nil, &RefusedError{id, LockUnavailable, context.Cause(ctx)}
 		}
+		s.step.reach("lock")
 		h, err := tryLock(s.path(id))
 		if err == nil {
 			return h, nil

@@ -41,8 +41,9 @@ const maxInterrupts = 100
 //
 // On an error the old record is in place and no temporary file is left, unless
 // the system also refuses to remove it.
-func publish(d *dir, data []byte, like FileInfo, check func() error) (synced bool, err error) {
+func publish(d *dir, data []byte, like FileInfo, check func() error, step steps) (synced bool, err error) {
 	sweep(d)
+	step.reach("swept")
 	temp := tempName()
 	if err := d.create(temp, data, like); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
@@ -50,15 +51,28 @@ func publish(d *dir, data []byte, like FileInfo, check func() error) (synced boo
 		}
 		return false, err
 	}
+	step.reach("created")
 	err = check()
 	if err == nil {
+		step.reach("checked")
 		err = d.rename(temp, recordName)
 	}
 	if err != nil {
 		_ = d.remove(temp)
 		return false, err
 	}
+	step.reach("renamed")
 	return d.sync() == nil, nil
+}
+
+// steps is told when a transaction has come to a point where another one may
+// come between, or where it may die. It is nil but in tests.
+type steps func(point string)
+
+func (s steps) reach(point string) {
+	if s != nil {
+		s(point)
+	}
 }
 
 // tempName returns ".job.json.<pid>.<8 hex>.tmp", the peer's pattern.

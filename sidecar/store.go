@@ -28,6 +28,8 @@ type Store struct {
 	Dir string
 	// LockWait is the longest wait for a job's lock; zero means 10 seconds.
 	LockWait time.Duration
+
+	step steps // told of each step of a transaction; for tests
 }
 
 // FileInfo is what the system said about the opened record, for callers that
@@ -156,7 +158,7 @@ func (s Store) Create(id string, rec *Record) error {
 		}
 		return refused(id, err)
 	}
-	synced, err := publishNew(path, data)
+	synced, err := s.publishNew(path, data)
 	if err != nil {
 		os.Remove(path) // empty again, so the id is free again
 		return refused(id, err)
@@ -168,13 +170,13 @@ func (s Store) Create(id string, rec *Record) error {
 }
 
 // publishNew puts the first record into a new job directory.
-func publishNew(path string, data []byte) (synced bool, err error) {
+func (s Store) publishNew(path string, data []byte) (synced bool, err error) {
 	d, err := openDir(path)
 	if err != nil {
 		return false, err
 	}
 	defer d.close()
-	return publish(d, data, FileInfo{}, d.current)
+	return publish(d, data, FileInfo{}, d.current, s.step)
 }
 
 // makeDirs makes a directory and its missing parents, 0700, and syncs the

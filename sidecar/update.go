@@ -37,8 +37,11 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	if err != nil {
 		return Change{}, err
 	}
+	defer s.step.reach("released")
 	defer h.release()
+	s.step.reach("locked")
 	now := reading(h.read(recordName))
+	s.step.reach("read")
 	if err := mutable(id, now); err != nil {
 		return Change{}, err
 	}
@@ -46,6 +49,7 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	if err := change(next); err != nil {
 		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
 	}
+	s.step.reach("changed")
 	if next.Equal(now.Record) {
 		return Change{Unchanged, now.Record}, nil
 	}
@@ -56,7 +60,7 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	if err != nil {
 		return Change{Record: now.Record}, fmt.Errorf("run %s: %w", id, err)
 	}
-	synced, err := publish(h.dir, data, now.File, h.check)
+	synced, err := publish(h.dir, data, now.File, h.check, s.step)
 	if err != nil {
 		return Change{Record: now.Record}, refused(id, err)
 	}
