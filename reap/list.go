@@ -125,30 +125,35 @@ func (o Observer) rows(ctx context.Context, ids []string) ([]Row, error) {
 }
 
 func (o Observer) row(l *look) Row {
+	row := recorded(l)
+	_, row.PersistenceDegradedReason = o.manifest(l)
+	return row
+}
+
+// recorded is a row but for what the run itself has left.
+func recorded(l *look) Row {
 	rec := l.record()
 	if rec == nil {
 		rec = sidecar.NewRecord()
 	}
 	f := derive(l)
-	_, degraded := o.manifest(l)
 	return Row{
-		RunID:                     l.id,
-		Kind:                      field(rec, "kind"),
-		Label:                     field(rec, "label"),
-		Status:                    f.status,
-		Terminal:                  f.terminal,
-		Outcome:                   orNull(f.outcome),
-		ReasonCode:                orNull(f.reason),
-		SpawnState:                field(rec, "spawn_state"),
-		SubmittedAt:               field(rec, "submitted_at"),
-		FinishedAt:                field(rec, "finished_at"),
-		FinishedAtPrecision:       field(rec, "finished_at_precision"),
-		TerminalSource:            field(rec, "terminal_source"),
-		RecordState:               l.reading.State.String(),
-		PersistenceDegradedReason: degraded,
-		NotifyDeliveryState:       deliveryState(l.record()),
-		ExitCode:                  field(rec, "exit_code"),
-		Signal:                    field(rec, "signal"),
-		Refused:                   refusal(l.refused),
+		RunID:               l.id,
+		Kind:                field(rec, "kind"),
+		Label:               field(rec, "label"),
+		Status:              f.status,
+		Terminal:            f.terminal,
+		Outcome:             orNull(f.outcome),
+		ReasonCode:          orNull(f.reason),
+		SpawnState:          field(rec, "spawn_state"),
+		SubmittedAt:         field(rec, "submitted_at"),
+		FinishedAt:          field(rec, "finished_at"),
+		FinishedAtPrecision: field(rec, "finished_at_precision"),
+		TerminalSource:      field(rec, "terminal_source"),
+		RecordState:         l.reading.State.String(),
+		NotifyDeliveryState: deliveryState(l.record()),
+		ExitCode:            field(rec, "exit_code"),
+		Signal:              field(rec, "signal"),
+		Refused:             refusal(l.refused),
 	}
 }

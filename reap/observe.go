@@ -67,6 +67,7 @@ type look struct {
 	id      string
 	reading sidecar.Reading
 	live    jobprobe.Liveness
+	who     jobprobe.Identity // what was probed, if the record has stamps of it
 	probed  bool
 	ending  bool  // the process is gone, its supervisor is there to say how
 	due     due   // the end that is due
@@ -194,24 +195,24 @@ func (o Observer) dueEnd(ctx context.Context, l *look) func(owed bool) (sidecar.
 // look probes the job's process, if that was not done yet.
 func (o Observer) look(l *look) {
 	if rec := l.record(); rec != nil && !l.probed {
-		l.live = o.liveness(rec)
+		l.who, l.live = o.liveness(rec)
 		l.probed = true
 	}
 }
 
 // liveness probes the process that a record names: by the kernel's stamps if
 // they were recorded, else by the start time in epoch seconds.
-func (o Observer) liveness(rec *sidecar.Record) jobprobe.Liveness {
+func (o Observer) liveness(rec *sidecar.Record) (who jobprobe.Identity, live jobprobe.Liveness) {
 	pid, _ := rec.Int("pid") // what is no integer names no process
 	if !rec.Null("process_identity") {
 		// A damaged identity has no number, and its scope is not known: the
 		// fields below have none, so they are not asked instead.
 		if id := identityOf(rec, "process_identity"); id.PID == pid || id.PID == 0 {
-			return o.probeIdentity(id, rec)
+			return id, o.probeIdentity(id, rec)
 		}
 	}
 	pgid, _ := rec.Int("pgid")
-	return jobprobe.ProbeEpoch(jobprobe.EpochIdentity{
+	return who, jobprobe.ProbeEpoch(jobprobe.EpochIdentity{
 		PID:     pid,
 		Created: createTime(rec),
 		PGID:    pgid,

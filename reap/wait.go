@@ -3,6 +3,7 @@ package reap
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/jobprobe/jobprobe"
@@ -16,6 +17,8 @@ const (
 	// firstLook is the time that the first look is given, whatever the
 	// window: a window of 0 observes each job once.
 	firstLook = 250 * time.Millisecond
+	// lastLook is how long a wait that is over gives those who still look.
+	lastLook = 100 * time.Millisecond
 )
 
 // Wait observes jobs until all have ended, nothing more can be waited for, or
@@ -34,28 +37,51 @@ func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Wait
 	w := wait{
 		obs:   o,
 		ids:   ids,
+		index: make(map[string][]int, len(ids)),
 		poll:  seconds(poll),
 		once:  window == 0,
 		runs:  make([]Waited, len(ids)),
 		where: make([]standing, len(ids)),
 		looks: make([]int, len(ids)),
 		seen:  make(chan sighting, len(ids)),
-		watch: newWatch(ctx),
+		watch: newWatch(),
 	}
+	var followers sync.WaitGroup
+	followers.Go(func() { w.watch.dispatch(ctx) })
 	for i, id := range ids {
-		go w.follow(ctx, i, id)
+		w.index[id] = append(w.index[id], i)
+	}
+	for id := range w.index {
+		followers.Go(func() { w.follow(ctx, id) })
 	}
 	w.collect(ctx, seconds(window), opt.Any)
+	cancel()
+	leave(&followers)
 	out := reply(w.runs, w.where)
 	out.MaxWait, out.RequestedMaxWait = window, opt.MaxWait
 	out.PollInterval, out.RequestedPoll = poll, opt.Poll
 	return out, outer.Err()
 }
 
+// leave waits for those who follow, now that they have nothing to wait for. One
+// in the middle of a transaction is left to finish it.
+func leave(followers *sync.WaitGroup) {
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		followers.Wait()
+	}()
+	select {
+	case <-left:
+	case <-time.After(lastLook):
+	}
+}
+
 // wait is one call of Wait.
 type wait struct {
 	obs   Observer
 	ids   []string
+	index map[string][]int // where in ids each id stands
 	poll  time.Duration
 	once  bool // the window is no longer than one look
 	watch *watch
@@ -69,7 +95,7 @@ type wait struct {
 
 // sighting is what one look at one job found.
 type sighting struct {
-	index int
+	id    string
 	run   Waited
 	where standing
 }
@@ -84,11 +110,13 @@ func (w *wait) collect(ctx context.Context, window time.Duration, anyOne bool) {
 		}
 		select {
 		case s := <-w.seen:
-			if w.looks[s.index] == 0 {
-				unseen--
+			for _, i := range w.index[s.id] {
+				if w.looks[i] == 0 {
+					unseen--
+				}
+				w.looks[i]++
+				w.runs[i], w.where[i] = s.run, s.where
 			}
-			w.looks[s.index]++
-			w.runs[s.index], w.where[s.index] = s.run, s.where
 			continue
 		case <-ctx.Done():
 		case <-closed:
@@ -129,90 +157,77 @@ func (w *wait) fill() {
 		if w.looks[i] == 0 {
 			l := look{id: w.ids[i], reading: w.obs.Store.Read(w.ids[i])}
 			w.obs.look(&l)
-			w.runs[i] = w.obs.waited(&l, nil)
+			w.runs[i] = waited(&l, nil)
 			w.where[i] = w.obs.standing(&w.runs[i])
 		}
 	}
 }
 
 // follow looks at one job until it has ended or cannot be looked at.
-func (w *wait) follow(ctx context.Context, index int, id string) {
+func (w *wait) follow(ctx context.Context, id string) {
 	for again := false; ; {
-		var changed <-chan struct{}
-		watched := false
+		changed, watched := ctx, false
 		if sidecar.ValidRunID(id) {
-			changed, watched = w.watch.file(w.obs.recordPath(id))
+			changed, watched = w.watch.file(ctx, w.obs.recordPath(id))
 		}
 		l, err := w.obs.observe(ctx, id)
-		run := w.obs.waited(&l, err)
+		run := waited(&l, err)
 		where := w.obs.standing(&run)
 		select {
-		case w.seen <- sighting{index, run, where}:
+		case w.seen <- sighting{id, run, where}:
 		case <-ctx.Done():
 			return
 		}
 		if w.once || where == atEnd || where == unanswerable {
 			return
 		}
-		var exited <-chan struct{}
-		release := func() {}
+		var p *jobprobe.Process
+		gone := false
 		if where == pending {
-			exited, release = w.pin(ctx, &l)
+			p, gone = l.pin()
 		}
 		// A process that is gone is looked at again at once, but only once: if
 		// its end is still not due, the record is at odds with itself.
-		if again = !again && isClosed(exited); !again && isClosed(exited) {
-			exited = nil
+		if again = gone && !again; !again {
+			w.rest(changed, p, watched)
 		}
-		pause := w.poll
-		if watched && exited != nil {
-			pause = slowPoll
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-exited:
-		case <-timer.C:
-		}
-		timer.Stop()
-		release()
 		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
+// rest returns when the record has changed, the process has exited, or it is
+// time to look anyway.
+func (w *wait) rest(changed context.Context, p *jobprobe.Process, watched bool) {
+	pause := w.poll
+	if watched && p != nil {
+		pause = slowPoll
+	}
+	turn, cancel := context.WithTimeout(changed, pause)
+	defer cancel()
+	if p != nil {
+		_, err := p.Wait(turn)
+		p.Close()
+		if err == nil || turn.Err() != nil {
+			return
+		}
+		// It cannot be waited for after all.
+		var done context.CancelFunc
+		turn, done = context.WithTimeout(turn, w.poll)
+		defer done()
+	}
+	<-turn.Done()
+}
+
 // pin holds the process that the job's end depends on: its own while that is
-// there, then its supervisor. The channel is closed when it has exited; it is
-// nil if the process cannot be held.
-func (w *wait) pin(ctx context.Context, l *look) (exited <-chan struct{}, release func()) {
-	id := identityOf(l.record(), "process_identity")
+// there, then its supervisor. It is nil if the process cannot be held, and
+// gone if there is nothing to hold since the look.
+func (l *look) pin() (p *jobprobe.Process, gone bool) {
+	id := l.who
 	if l.ending {
 		id = identityOf(l.record(), "supervisor")
 	}
-	gone := make(chan struct{})
 	p, err := jobprobe.Open(id)
-	switch {
-	case errors.Is(err, jobprobe.ErrNoProcess):
-		close(gone) // since we looked
-		return gone, func() {}
-	case err != nil:
-		return nil, func() {}
-	}
-	go func() {
-		if _, err := p.Wait(ctx); err == nil {
-			close(gone)
-		}
-	}()
-	return gone, func() { p.Close() }
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return p, errors.Is(err, jobprobe.ErrNoProcess)
 }

@@ -103,11 +103,11 @@ func (o Observer) standing(run *Waited) standing {
 }
 
 // waited is the entry of a job in a wait, from one look at it.
-func (o Observer) waited(l *look, err error) Waited {
+func waited(l *look, err error) Waited {
 	if err != nil {
 		l.reading.State = sidecar.Absent
 	}
-	row := o.row(l)
+	row := recorded(l)
 	return Waited{
 		RunID: l.id, Kind: row.Kind, Label: row.Label, Status: row.Status,
 		Terminal: row.Terminal, Outcome: row.Outcome, ReasonCode: row.ReasonCode,

@@ -13,44 +13,54 @@ type watch struct {
 	notify *fsnotify.Watcher // nil if there is none
 
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // by path, closed at the next event
+	waiting map[string]*turn // by path, until the next event
+	known   map[string]bool  // paths that were added before
 }
 
-// newWatch returns a watch that ends with the context.
-func newWatch(ctx context.Context) *watch {
-	w := &watch{waiting: map[string]chan struct{}{}}
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return w
-	}
-	w.notify = notify
-	go w.dispatch(ctx)
+// turn lasts until a file is touched.
+type turn struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newWatch() *watch {
+	w := &watch{waiting: map[string]*turn{}, known: map[string]bool{}}
+	w.notify, _ = fsnotify.NewWatcher()
 	return w
 }
 
-// file returns a channel that is closed when the file is touched after this
-// call. A record is replaced by rename, which takes the watched inode away, so
-// each call watches what is at the path now. The directory is not watched: a
-// job that prints much would wake us with every line.
-func (w *watch) file(path string) (changed <-chan struct{}, watched bool) {
+// file returns a context that ends when the file is touched after this call,
+// and with ctx. A record is replaced by rename, which takes the watched inode
+// away, so each call watches what is at the path now. The directory is not
+// watched: a job that prints much would wake us with every line.
+func (w *watch) file(ctx context.Context, path string) (changed context.Context, watched bool) {
 	if w.notify == nil {
-		return nil, false
+		return ctx, false
 	}
 	w.mu.Lock()
-	c := w.waiting[path]
-	if c == nil {
-		c = make(chan struct{})
-		w.waiting[path] = c
+	t := w.waiting[path]
+	if t == nil {
+		t = new(turn)
+		t.Context, t.end = context.WithCancel(ctx)
+		w.waiting[path] = t
 	}
+	again := w.known[path]
+	w.known[path] = true
 	w.mu.Unlock()
-	w.notify.Remove(path) // the inode may be gone already
-	if w.notify.Add(path) != nil {
-		return nil, false
+	if again {
+		w.notify.Remove(path) // the inode may be gone already
 	}
-	return c, true
+	if w.notify.Add(path) != nil {
+		return ctx, false
+	}
+	return t, true
 }
 
+// dispatch passes on what the system tells until ctx is done.
 func (w *watch) dispatch(ctx context.Context) {
+	if w.notify == nil {
+		return
+	}
 	defer w.notify.Close()
 	for {
 		select {
@@ -73,8 +83,8 @@ func (w *watch) dispatch(ctx context.Context) {
 func (w *watch) wake(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := w.waiting[path]; c != nil {
-		close(c)
+	if t := w.waiting[path]; t != nil {
+		t.end()
 		delete(w.waiting, path)
 	}
 }
@@ -82,8 +92,8 @@ func (w *watch) wake(path string) {
 func (w *watch) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for path, c := range w.waiting {
-		close(c)
+	for path, t := range w.waiting {
+		t.end()
 		delete(w.waiting, path)
 	}
 }
