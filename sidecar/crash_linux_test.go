@@ -14,14 +14,6 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// stressed skips a test that takes long.
-func stressed(t *testing.T) {
-	t.Helper()
-	if os.Getenv("JOBPROBE_STRESS") == "" {
-		t.Skip("JOBPROBE_STRESS is not set")
-	}
-}
-
 // TestCrashAtEverySystemCall kills a transaction before each of its system
 // calls, and the other kinds of writers before each that could leave something.
 // What is left is the old record or the new one, and a free lock; the next

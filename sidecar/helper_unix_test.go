@@ -94,3 +94,11 @@ func ready() error {
 
 // replacesOpen does nothing: rename(2) minds no reader.
 func replacesOpen(*testing.T) {}
+
+// stressed skips a test that takes long.
+func stressed(t *testing.T) {
+	t.Helper()
+	if os.Getenv("JOBPROBE_STRESS") == "" {
+		t.Skip("JOBPROBE_STRESS is not set")
+	}
+}
