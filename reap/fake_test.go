@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -35,7 +36,7 @@ type world struct {
 // newWorld has a dead child and no process else.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	home := t.TempDir()
+	home := testproc.TempDir(t)
 	w := &world{
 		Observer: New(filepath.Join(home, "mcp", "jobs")), t: t,
 		seen:   map[int64]jobprobe.Finding{childPID: jobprobe.PIDAbsent, supervisorPID: jobprobe.PIDAbsent},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -15,7 +16,7 @@ import (
 // value.
 func lifecycleScript(t *testing.T, body string) Lifecycle {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "lifecycle")
+	path := filepath.Join(testproc.TempDir(t), "lifecycle")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestPeerFault4LifecycleUnpublished(t *testing.T) {
 // again.
 func TestLifecycleNotAsked(t *testing.T) {
 	w := newWorld(t)
-	mark := filepath.Join(t.TempDir(), "asked")
+	mark := filepath.Join(testproc.TempDir(t), "asked")
 	w.Lifecycle = lifecycleScript(t, "touch "+mark)
 	jobAs(w, "alive", 11, jobprobe.IdentityConfirmed)
 	jobAs(w, "dead", 12, jobprobe.PIDAbsent)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -38,7 +39,7 @@ func TestNoticeAuthority(t *testing.T) {
 		{"directory writable by the group", false, chmod(0o770), distrusted, 0},
 		{"directory writable by all", false, chmod(0o1777), distrusted, 0},
 		{"linked directory", false, func(b *bell) error {
-			elsewhere := filepath.Join(b.t.TempDir(), "job")
+			elsewhere := filepath.Join(testproc.TempDir(b.t), "job")
 			if err := os.Rename(b.dir, elsewhere); err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ func TestNoticeAuthority(t *testing.T) {
 // The configured command is the caller's own: it runs for any record, but not
 // in a directory that a record of somebody else names.
 func TestNoticeAuthorityOfTheConfigured(t *testing.T) {
-	theirs, mine := t.TempDir(), t.TempDir()
+	theirs, mine := testproc.TempDir(t), testproc.TempDir(t)
 	for dir, word := range map[string]string{theirs: "theirs", mine: "mine"} {
 		writeFile(t, filepath.Join(dir, "notify"), "#!/bin/sh\necho "+word+" >> \"$1\"\n")
 		if err := os.Chmod(filepath.Join(dir, "notify"), 0o700); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -25,7 +26,7 @@ type bell struct {
 // for the path of the file.
 func newBell(t testing.TB, fields ...sidecar.Field) *bell {
 	t.Helper()
-	home := t.TempDir()
+	home := testproc.TempDir(t)
 	b := &bell{Observer: New(filepath.Join(home, "jobs")), t: t, calls: filepath.Join(home, "calls")}
 	b.dir = b.add(runID, fields...)
 	return b

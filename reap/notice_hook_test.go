@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -27,7 +28,7 @@ func (b *bell) hook(r Report) Hooked {
 
 // A hook records its run's end and tells of it before it returns.
 func TestNoticeOfAHook(t *testing.T) {
-	told := filepath.Join(t.TempDir(), "told")
+	told := filepath.Join(testproc.TempDir(t), "told")
 	b := newBell(t, tells("sh", "-c", `echo "$@" > "$0"`, told, "{status} {reason_code} {target} {sender}x"), set("notify_sender", `"me"`))
 	got := b.hook(Report{Status: "timed_out", ReasonCode: "run.timed_out.deadline"})
 	if !got.Won || got.Absent || got.State != "delivered" {
@@ -44,7 +45,7 @@ func TestNoticeOfAHook(t *testing.T) {
 
 // The report's own command, target and sender come before the record's.
 func TestNoticeOfAHookWithFlags(t *testing.T) {
-	told := filepath.Join(t.TempDir(), "told")
+	told := filepath.Join(testproc.TempDir(t), "told")
 	b := newBell(t, rings("exit 1"), set("notify_sender", `"me"`))
 	command := string(sidecar.Texts([]string{"sh", "-c", `echo "$@" > "$0"`, told, "{target} {sender}"}))
 	b.hook(Report{Status: "completed", Command: command, Target: "T", Sender: "S"})

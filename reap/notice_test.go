@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -80,7 +81,7 @@ func TestNoticeCommandParsing(t *testing.T) {
 // The command is the report's, then the record's, then the configured one, and
 // each fault is told.
 func TestNoticeResolution(t *testing.T) {
-	here := t.TempDir()
+	here := testproc.TempDir(t)
 	dir := func(path string) sidecar.Field { return set("submit_cwd", string(sidecar.Text(path))) }
 	configured := Notices{Command: []string{"conf", "{run_id}"}}
 	for _, tt := range []struct {
@@ -265,7 +266,7 @@ func TestNoticeUntold(t *testing.T) {
 // Reads take no command from a directory's settings (peer fault 13): what is
 // told depends on the record and the observer only.
 func TestPeerFault13NoSettingsOfTheRun(t *testing.T) {
-	cwd := t.TempDir()
+	cwd := testproc.TempDir(t)
 	settings := filepath.Join(cwd, ".lionagi", "settings.yaml")
 	b := newBell(t, set("cwd", string(sidecar.Text(cwd))), set("submit_cwd", string(sidecar.Text(cwd))))
 	writeFile(t, settings, "notify:\n  on_terminal: \"sh -c 'echo x >> "+b.calls+"'\"\n")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 )
 
 // stageEnv makes this binary a notifier.
@@ -48,7 +49,7 @@ func init() {
 }
 
 func TestNoticeOnWindows(t *testing.T) {
-	told := filepath.Join(t.TempDir(), "told")
+	told := filepath.Join(testproc.TempDir(t), "told")
 	b := newBell(t, set("notify_sender", `"me"`), tells(os.Args[0], told, "{status} {label}"))
 	t.Setenv(stageEnv, "tell")
 	b.look()
@@ -75,7 +76,7 @@ func TestNoticeFailsOnWindows(t *testing.T) {
 
 // The job object ends what the notifier has started with it.
 func TestNoticeTimeoutOnWindows(t *testing.T) {
-	started := filepath.Join(t.TempDir(), "started")
+	started := filepath.Join(testproc.TempDir(t), "started")
 	b := newBell(t, tells(os.Args[0], started))
 	t.Setenv(stageEnv, "family")
 	b.Notices.Timeout = time.Minute

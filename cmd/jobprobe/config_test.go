@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jobprobe/jobprobe/internal/testproc"
 )
 
 // Each error names the file, the key, the value and the range.
@@ -37,7 +39,7 @@ max_completed_process_diagnostics = 0
 		"no notifier":     {"[notify]\non_terminal = []", []string{"notify.on_terminal"}},
 		"relative store":  {"[store]\ndir = 'jobs'", []string{"store.dir", "absolute"}},
 	} {
-		path := filepath.Join(t.TempDir(), "jobprobe.toml")
+		path := filepath.Join(testproc.TempDir(t), "jobprobe.toml")
 		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,7 @@ max_completed_process_diagnostics = 0
 
 // A file that is asked for must be there; the usual one need not be.
 func TestConfigMissing(t *testing.T) {
-	dir := t.TempDir()
+	dir := testproc.TempDir(t)
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "AppData"} {
 		t.Setenv(name, dir)
 	}

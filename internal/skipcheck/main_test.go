@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jobprobe/jobprobe/internal/testproc"
 )
 
 // The streams are what go test -json prints (go doc test2json), shortened.
@@ -55,7 +57,7 @@ func TestMain(m *testing.M) {
 // ended.
 func check(t *testing.T, skips, stream string, flags ...string) (out string, code int) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "skips")
+	path := filepath.Join(testproc.TempDir(t), "skips")
 	if err := os.WriteFile(path, []byte(skips), 0o600); err != nil {
 		t.Fatal(err)
 	}
