@@ -201,3 +201,13 @@ func (w *world) onDisk(id, name string) string {
 	}
 	return "none"
 }
+
+// symlink plants a symbolic link, or says why there is none: a system without
+// them, or one that promises it and makes nothing.
+func symlink(target, path string) error {
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	_, err := os.Lstat(path)
+	return err
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -75,10 +76,14 @@ func TestCreateTime(t *testing.T) {
 
 // No pid that is not a plain number in range is asked about.
 func TestUnusablePIDs(t *testing.T) {
-	for _, text := range []string{
+	texts := []string{
 		"null", "0", "-1", "-7", "1", "true", `"4242"`, "[4242]", "{}", "42.0", "42.5", "1e3",
-		"2147483648", "4294967295", "4294967297", "9223372036854775807", "9223372036854775808", "1e40",
-	} {
+		"4294967295", "4294967297", "9223372036854775807", "9223372036854775808", "1e40",
+	}
+	if runtime.GOOS != "windows" { // whose numbers have 32 bits and no sign
+		texts = append(texts, "2147483648")
+	}
+	for _, text := range texts {
 		w := newWorld(t)
 		w.probe = nil
 		w.putRecord(started(set("pid", text), set("process_identity", "null")))

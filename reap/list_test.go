@@ -64,8 +64,8 @@ func TestListIsolatesDamage(t *testing.T) {
 		}
 	}
 	odd("directory", func(path string) error { return os.Mkdir(path, 0o700) })
-	odd("symlink", func(path string) error { return os.Symlink("../"+runID+"/job.json", path) })
-	odd("loop", func(path string) error { return os.Symlink("job.json", path) })
+	odd("symlink", func(path string) error { return symlink("../"+runID+"/job.json", path) })
+	odd("loop", func(path string) error { return symlink("job.json", path) })
 	if err := os.WriteFile(filepath.Join(w.Store.Dir, "a-file"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}

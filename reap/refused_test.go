@@ -66,7 +66,7 @@ func TestLockHeld(t *testing.T) {
 func TestLockImpossible(t *testing.T) {
 	for name, plant := range map[string]func(path string) error{
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
-		"symlink":   func(path string) error { return os.Symlink(filepath.Join(filepath.Dir(path), "elsewhere"), path) },
+		"symlink":   func(path string) error { return symlink(filepath.Join(filepath.Dir(path), "elsewhere"), path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -16,7 +16,7 @@ const (
 	slowPoll = 30 * time.Second
 	// firstLook is the time that the first look is given, whatever the
 	// window: a window of 0 observes each job once.
-	firstLook = 250 * time.Millisecond
+	firstLook = time.Second
 	// lastLook is how long a wait that is over gives those who still look.
 	lastLook = 100 * time.Millisecond
 )

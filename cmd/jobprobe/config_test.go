@@ -11,13 +11,17 @@ import (
 
 // Each error names the file, the key, the value and the range.
 func TestConfig(t *testing.T) {
+	absolute, err := filepath.Abs("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		text string
 		want []string // parts of the error, none for a good file
 	}{
 		"empty": {"", nil},
 		"full": {`[store]
-dir = "/var/lib/jobs"
+dir = '` + absolute + `'
 [notify]
 on_terminal = ["notify-send", "{label}"]
 [lifecycle]
