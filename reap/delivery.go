@@ -14,7 +14,9 @@ func (o Observer) end(ctx context.Context, id string, at sidecar.Reading,
 	write func(owed bool) (sidecar.Transition, error),
 ) (sidecar.Transition, error) {
 	p := o.notice(id, at.Record, at.File)
+	o.reach(stepDue)
 	got, err := write(p.owed())
+	o.reach(stepWritten)
 	if err == nil && got.Won {
 		err = o.deliver(ctx, id, p)
 	}
@@ -97,10 +99,12 @@ func (o Observer) tell(ctx context.Context, id string, p plan) (sidecar.Value, e
 	if err != nil || !claim.Won {
 		return deliveryOf(claim.Record), err
 	}
+	o.reach(stepClaimed)
 	result, known := p.attempt(ctx, p.about(id, claim.Record))
 	if !known {
 		return deliveryOf(claim.Record), nil
 	}
+	o.reach(stepTold)
 	got, err := o.Store.SetNotice(context.WithoutCancel(ctx), id, result)
 	return deliveryOf(got.Record), err
 }

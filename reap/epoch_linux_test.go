@@ -39,7 +39,7 @@ func epoch(seconds float64) string { return strconv.FormatFloat(seconds, 'f', -1
 
 // Records of the peer have a pid, a start time in seconds, and a group. The
 // clock may have been set since: whole seconds prove nothing.
-func TestPeerRecords(t *testing.T) {
+func TestPeerFault1ClockStep(t *testing.T) {
 	marker := "LIONAGI_MCP_JOB_RUN_ID=" + runID
 	for _, c := range []struct {
 		name    string
@@ -92,7 +92,7 @@ func TestPeerRecords(t *testing.T) {
 }
 
 // A child that has exited and was not waited for is gone.
-func TestZombie(t *testing.T) {
+func TestCaseG8(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -44,12 +44,14 @@ func (o Observer) mark(ctx context.Context, id string, r Report, owed bool) (got
 	end := sidecar.HookEnd{Status: r.Status, ReasonCode: r.ReasonCode, At: o.time(), NoticeOwed: owed}
 	cause := o.failureCause(id)
 	won := false
+	o.reach(stepDue)
 	got.Change, err = o.Store.Update(ctx, id, func(rec *sidecar.Record) (err error) {
 		if won, err = end.Apply(rec); won && cause != nil {
 			rec.Set("failure_cause", cause)
 		}
 		return err
 	})
+	o.reach(stepWritten)
 	got.Won = won && err == nil
 	return got, err
 }

@@ -30,23 +30,7 @@ type KillOptions struct {
 	// Verify is how long to wait after that for the group to be seen gone;
 	// 0 means one second.
 	Verify time.Duration
-
-	step func(killStep) // tests change the world between steps
 }
-
-// killStep names a point between two looks at the world.
-type killStep uint8
-
-const (
-	stepRead      killStep = iota // the record was read, nothing was asked yet
-	stepPinned                    // the leader was found as recorded
-	stepDescribed                 // and its group and environment were read
-	stepProved                    // the group is proved, and aimed at
-	stepLocked                    // the record is locked and unchanged
-	stepSignalled                 // the first signal was sent
-	stepGrace                     // the grace is over
-	stepAimed                     // what is left is proved and aimed at anew
-)
 
 // lockPatience is how long a signal waits for the record's lock. A job is
 // stopped even if somebody sits on the lock of its record.
@@ -138,13 +122,6 @@ func (o Observer) Kill(ctx context.Context, id string, opt KillOptions) (KillRep
 	return k.reply, nil
 }
 
-// reach calls the tests' hook.
-func (k *killing) reach(step killStep) {
-	if k.opt.step != nil {
-		k.opt.step(step)
-	}
-}
-
 // recordCode is the refusal of a record that cannot be used.
 func recordCode(state sidecar.State) string {
 	switch state {
@@ -208,7 +185,7 @@ func unaskable(n int64) bool {
 
 // prove identifies what is to be signalled, and aims at it.
 func (k *killing) prove() string {
-	code := k.identify(k.rec, k.Observer, k.reach)
+	code := k.identify(k.rec, k.Observer)
 	if code == "" {
 		code = k.aim()
 	}

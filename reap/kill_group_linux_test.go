@@ -99,22 +99,25 @@ func TestKillLeaderElsewhere(t *testing.T) {
 
 // The leader is gone, or replaced on disk, between two looks.
 func TestKillChanged(t *testing.T) {
-	for _, step := range []killStep{stepPinned, stepDescribed, stepProved, stepLocked} {
+	for _, step := range []step{stepPinned, stepDescribed, stepProved, stepLocked} {
 		k := newPack(t)
 		p := session(t, scriptIdle, runID).ready()
 		k.record(stamped(t, whoIs(t, p.pid))...)
-		k.refusesWith(at(step, p.reap), "leader_identity_changed")
+		k.at(step, p.reap)
+		k.refuses("leader_identity_changed")
 	}
 	k := newPack(t)
 	id := whoIs(t, session(t, scriptIdle, runID).ready().pid)
 	other := whoIs(t, session(t, scriptIdle, runID).ready().pid)
 	k.record(stamped(t, id)...)
-	reply := k.kill(at(stepProved, func() { k.record(stamped(t, other)...) }))
+	k.at(stepProved, func() { k.record(stamped(t, other)...) })
+	reply := k.kill(KillOptions{})
 	if reply.ReasonCode != "leader_identity_changed" || reply.Killed {
 		t.Errorf("reply is %+v", reply)
 	}
 	k.record(stamped(t, id)...)
-	reply = k.kill(at(stepProved, func() { os.Remove(k.path()) }))
+	k.at(stepProved, func() { os.Remove(k.path()) })
+	reply = k.kill(KillOptions{})
 	if reply.ReasonCode != "no_such_job" || reply.Killed {
 		t.Errorf("reply is %+v", reply)
 	}
@@ -351,7 +354,8 @@ func killBlindStage(s *testproc.Stage) {
 		s.Skipf("this kernel has no pidfs (Linux 6.9)")
 	}
 	k.record(stamped(s, id)...)
-	reply := k.kill(at(stepPinned, func() { testproc.Prepare(s, s.Args[0]) }))
+	k.at(stepPinned, func() { testproc.Prepare(s, s.Args[0]) })
+	reply := k.kill(KillOptions{})
 	if reply.Killed {
 		s.Fatalf("reply is %+v", reply)
 	}

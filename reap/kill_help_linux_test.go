@@ -263,13 +263,8 @@ func (k *pack) kill(opt KillOptions) KillReply {
 // of these processes alive afterwards.
 func (k *pack) refuses(code string, alive ...jobprobe.Identity) KillReply {
 	k.t.Helper()
-	return k.refusesWith(KillOptions{}, code, alive...)
-}
-
-func (k *pack) refusesWith(opt KillOptions, code string, alive ...jobprobe.Identity) KillReply {
-	k.t.Helper()
 	before, _ := os.ReadFile(k.path())
-	reply := k.kill(opt)
+	reply := k.kill(KillOptions{})
 	if reply.ReasonCode != code || reply.Killed || reply.Recorded || reply.Signal != nil {
 		k.t.Fatalf("got %+v, want a refusal with code %s", reply, code)
 	}
@@ -301,14 +296,14 @@ func mustBeGone(t testproc.T, ids ...jobprobe.Identity) {
 	}
 }
 
-// at is an option that runs f once, at a step.
-func at(step killStep, f func()) KillOptions {
-	return KillOptions{step: func(now killStep) {
-		if now == step && f != nil {
+// at lets f happen once, at a step of the next kill.
+func (k *pack) at(when step, f func()) {
+	k.step = func(now step) {
+		if now == when && f != nil {
 			f()
 			f = nil
 		}
-	}}
+	}
 }
 
 func needRoot(t *testing.T) {

@@ -38,7 +38,7 @@ func want(t *testing.T, got KillReply, code string, cleanup Cleanup, remains Rem
 }
 
 // A leader and a member end by SIGTERM, and the record says so.
-func TestKillSignalled(t *testing.T) {
+func TestPoint14KillIsRecorded(t *testing.T) {
 	for _, fields := range []func(*pack, jobprobe.Identity) []byte{
 		func(k *pack, id jobprobe.Identity) []byte { return k.record(stamped(k.t, id)...) },
 		func(k *pack, id jobprobe.Identity) []byte { return k.record(plainly(k.t, id)...) },
@@ -156,7 +156,7 @@ func groupOf(t *testing.T, pid int) int {
 
 // The lock's holder does not keep a job alive, and the reply says that the
 // record could not be changed.
-func TestKillNotRecorded(t *testing.T) {
+func TestPoint14KillNotRecorded(t *testing.T) {
 	k := newPack(t)
 	k.Store.LockWait = 20 * time.Millisecond
 	p := session(t, scriptIdle, runID).ready()
@@ -203,7 +203,8 @@ func TestKillCancelled(t *testing.T) {
 	}
 	defer holdLock(t, filepath.Join(filepath.Dir(k.path()), "job.lock"))()
 	waiting, cancel := context.WithCancel(context.Background())
-	if _, err := k.Kill(waiting, runID, at(stepProved, cancel)); !errors.Is(err, context.Canceled) {
+	k.at(stepProved, cancel)
+	if _, err := k.Kill(waiting, runID, KillOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error at the lock is %v", err)
 	}
 	mustLive(t, id)

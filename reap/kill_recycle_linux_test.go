@@ -2,6 +2,7 @@ package reap
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +22,7 @@ const maxTurns = 200
 // group's number.
 var recycleCases = []struct {
 	who  string
-	step killStep
+	step step
 	want string // where it depends on the machine's speed, one of several
 }{
 	{"stamped", stepRead, "pid_recycled"},
@@ -49,11 +50,12 @@ var recycleCases = []struct {
 
 // The number of the leader, of a member or of the group passes to a stranger
 // at each step of a kill; the stranger lives on every time.
-func TestKillRecycledAtEveryStep(t *testing.T) {
+func TestPoint15RecycledAtEveryStep(t *testing.T) {
 	for _, c := range recycleCases {
-		name := strings.ReplaceAll(c.who, " ", "-") + "/" + string('0'+rune(c.step))
+		step := strconv.Itoa(int(c.step))
+		name := strings.ReplaceAll(c.who, " ", "-") + "/" + step
 		t.Run(name, func(t *testing.T) {
-			got := killStage(t, testproc.PIDs, "kill-recycle", c.who, string('0'+rune(c.step)))
+			got := killStage(t, testproc.PIDs, "kill-recycle", c.who, step)
 			if len(got) != 1 || !slices.Contains(strings.Split(c.want, " or "), got[0]) {
 				t.Errorf("got %q, want %s", got, c.want)
 			}
@@ -63,7 +65,7 @@ func TestKillRecycledAtEveryStep(t *testing.T) {
 
 // A10 and A15: a kill after the number was recycled, and another one.
 func TestCaseA10(t *testing.T) {
-	got := killStage(t, testproc.PIDs, "kill-recycle", "twice", "0")
+	got := killStage(t, testproc.PIDs, "kill-recycle", "twice", strconv.Itoa(int(stepRead)))
 	if diff := cmp.Diff([]string{"pid_recycled", "pid_recycled"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -73,9 +75,13 @@ func TestCaseA10(t *testing.T) {
 // and collects orphans.
 func killRecycleStage(s *testproc.Stage) {
 	testproc.Prepare(s, "proc")
-	who, step := s.Args[0], killStep(s.Args[1][0]-'0')
+	who := s.Args[0]
+	at, err := strconv.Atoi(s.Args[1])
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
 	for range maxTurns {
-		if recycleTurn(s, who, step) {
+		if recycleTurn(s, who, step(at)) {
 			return
 		}
 	}
@@ -84,7 +90,7 @@ func killRecycleStage(s *testproc.Stage) {
 
 // recycleTurn says whether the stranger got the number, and then what became
 // of the kill.
-func recycleTurn(s *testproc.Stage, who string, step killStep) bool {
+func recycleTurn(s *testproc.Stage, who string, when step) bool {
 	k := newPack(s)
 	victim, wanted, free := k.quarry(who)
 	var stranger *prey
@@ -96,14 +102,15 @@ func recycleTurn(s *testproc.Stage, who string, step killStep) bool {
 		}
 		stranger = session(s, scriptIdle).ready()
 	}
-	opt := at(step, pass)
-	if step > stepLocked {
+	k.at(when, pass)
+	opt := KillOptions{}
+	if when > stepLocked {
 		opt.Grace, opt.Verify = 50*time.Millisecond, 10*time.Second
 	}
 	reply := k.kill(opt)
 	defer victim.end()
 	if stranger == nil {
-		s.Fatalf("the kill ended before step %d: %+v", step, reply)
+		s.Fatalf("the kill ended before step %d: %+v", when, reply)
 	}
 	defer stranger.end()
 	if stranger.pid != wanted {

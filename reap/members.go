@@ -68,16 +68,16 @@ func (t *target) drop() {
 // identify finds out whether the leader is there and is the recorded process,
 // in its recorded group. It returns a reason code, empty if the leader is
 // identified or conclusively gone.
-func (t *target) identify(rec *sidecar.Record, o Observer, reach func(killStep)) string {
+func (t *target) identify(rec *sidecar.Record, o Observer) string {
 	code := t.pinLeader(rec, o)
 	if code != "" || t.live == (jobprobe.Identity{}) {
 		return code
 	}
-	reach(stepPinned)
+	o.reach(stepPinned)
 	// This is read by number, and is about the leader because the leader runs
 	// afterwards: a number is not passed on while its process runs.
 	m, err := jobprobe.Describe(t.pid)
-	reach(stepDescribed)
+	o.reach(stepDescribed)
 	switch {
 	case errors.Is(err, jobprobe.ErrNoProcess):
 		return killLeaderChanged

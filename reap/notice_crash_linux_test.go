@@ -83,7 +83,7 @@ func crashPoints(t *testing.T) (points []crashPoint) {
 // or an end whose notice is pending and was not attempted, or was attempted at
 // most once, or is told. The next observer ends and tells what was not, and
 // nobody tells twice.
-func TestPoint8CrashAnywhereTellsAtMostOnce(t *testing.T) {
+func TestPoint12CrashAnywhere(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("strace is not installed")
 	}

@@ -51,8 +51,10 @@ type Observer struct {
 
 	courier *courier // nil: notices are delivered in line
 
+	// Seams of the tests.
 	probe func(jobprobe.Identity, time.Time) jobprobe.Liveness // nil: the root package
 	now   func() time.Time                                     // nil: time.Now
+	step  func(step)                                           // changes the world between two looks at it
 }
 
 // New returns an Observer of the jobs below dir, with the runs directory that
@@ -99,6 +101,7 @@ const (
 // nothing.
 func (o Observer) examine(id string) (look, error) {
 	l := look{id: id, reading: o.Store.Read(id)}
+	o.reach(stepRead)
 	if l.reading.State == sidecar.Unread {
 		return l, l.reading.Err
 	}
@@ -107,6 +110,7 @@ func (o Observer) examine(id string) (look, error) {
 		return l, nil
 	}
 	o.look(&l)
+	o.reach(stepProbed)
 	if rec.RunID() != id {
 		return l, nil
 	}

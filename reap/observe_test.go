@@ -50,7 +50,7 @@ var answers = map[jobprobe.Finding]answer{
 	200:                               running("unreadable", "unknown"), // added later
 }
 
-func TestFindings(t *testing.T) {
+func TestPoint1OnlyPositiveFindingsEnd(t *testing.T) {
 	for f := range jobprobe.Finding(201) {
 		want, listed := answers[f]
 		if !listed {
@@ -175,7 +175,7 @@ func TestDamagedSupervisorEndsNothing(t *testing.T) {
 }
 
 // Records that a conclusive loss must not end.
-func TestNotReaped(t *testing.T) {
+func TestPoint16NothingElseEnds(t *testing.T) {
 	other := `"20260801T000000-ffffff"`
 	for name, rec := range map[string]*sidecar.Record{
 		"preparing":         started(set("spawn_state", `"preparing"`)),
@@ -209,7 +209,7 @@ func TestNotReaped(t *testing.T) {
 
 // A record that names another run is never written through, and the reply
 // names the run that was asked for.
-func TestForeignRunID(t *testing.T) {
+func TestPeerFault16RecordNamesAnotherRun(t *testing.T) {
 	w := newWorld(t)
 	const theirs = "20260801T000000-ffffff"
 	w.putRecord(started(set("run_id", `"`+theirs+`"`)))

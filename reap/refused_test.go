@@ -52,7 +52,7 @@ func nextLookEnds(w *world) {
 	}
 }
 
-func TestLockHeld(t *testing.T) {
+func TestPoint13LockHeld(t *testing.T) {
 	w := newWorld(t)
 	w.Store.LockWait = 20 * time.Millisecond
 	w.putRecord(started())
@@ -63,7 +63,7 @@ func TestLockHeld(t *testing.T) {
 }
 
 // The lock cannot be made at all: something that is no file is in its place.
-func TestLockImpossible(t *testing.T) {
+func TestPoint13LockImpossible(t *testing.T) {
 	for name, plant := range map[string]func(path string) error{
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		"symlink":   func(path string) error { return symlink(filepath.Join(filepath.Dir(path), "elsewhere"), path) },

@@ -29,7 +29,7 @@ func jobAs(w *world, id string, pid int64, f jobprobe.Finding, more ...sidecar.F
 
 // Every kind of answer in one wait: the lists are disjoint, in the order
 // given, duplicates and all.
-func TestWaitPartition(t *testing.T) {
+func TestPoint6MixedWait(t *testing.T) {
 	w := newWorld(t)
 	jobAs(w, "lost", 11, jobprobe.PIDRecycled)
 	jobAs(w, "alive", 12, jobprobe.IdentityConfirmed)
@@ -83,7 +83,7 @@ func TestWaitPartition(t *testing.T) {
 }
 
 // AllTerminal means that each id has a durable end, and nothing else does.
-func TestWaitAllTerminal(t *testing.T) {
+func TestPoint5AllTerminal(t *testing.T) {
 	w := newWorld(t)
 	jobAs(w, "lost", 11, jobprobe.PIDAbsent)
 	jobAs(w, "done", 12, jobprobe.PIDAbsent, set("finished_at", `"x"`))
