@@ -86,8 +86,7 @@ func newAdmission(store sidecar.Store, parent string, calls []ToolCall) (*admiss
 		return nil, err
 	}
 	store.Dir = dir
-	a := &admission{obs: observe(dir), parent: parent, calls: map[string]int{}}
-	a.obs.Store = store
+	a := &admission{obs: observe(store), parent: parent, calls: map[string]int{}}
 	for i, call := range calls {
 		if _, again := a.calls[call.ID]; again || call.ID == "" {
 			return nil, fmt.Errorf("%w: %q", ErrCallID, call.ID)
@@ -183,7 +182,7 @@ func (a *admission) reserve(ctx context.Context) error {
 			slot.Outcome, a.jobs[i] = Superseded, nil
 			continue
 		}
-		slot.RunID, err = admit(ctx, a.obs, job)
+		slot.RunID, err = admit(ctx, job.observer(a.obs), job)
 		if _, held := errors.AsType[*ClaimHeldError](err); held {
 			slot.Outcome, slot.Err = Failed, err
 			err = nil
@@ -193,7 +192,7 @@ func (a *admission) reserve(ctx context.Context) error {
 		for i := range a.slots {
 			if a.slots[i].RunID != "" {
 				// Refused, it stays "preparing", which this process never starts.
-				_ = withdraw(context.WithoutCancel(ctx), a.obs, a.slots[i].RunID, err)
+				_ = withdraw(context.WithoutCancel(ctx), a.jobs[i].observer(a.obs), a.slots[i].RunID, err)
 			}
 		}
 		a.fail(err)
@@ -236,7 +235,7 @@ func (a *admission) launch(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			h, err := launch(ctx, a.obs.Store.Dir, slot.RunID, job)
+			h, err := launch(ctx, job.observer(a.obs), slot.RunID, job)
 			if err != nil {
 				slot.Outcome, slot.Err = Failed, err
 				return

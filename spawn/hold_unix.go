@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,9 +23,8 @@ const (
 	resultFD = 4
 )
 
-// lockFlags open the claims' lock: created if need be, never through a symbolic
-// link (O_NOFOLLOW, open(2)).
-const lockFlags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
+// noFollow opens no symbolic link (open(2)).
+const noFollow = syscall.O_NOFOLLOW
 
 // held is a command whose process exists and whose program has not begun.
 type held struct {
@@ -33,23 +33,13 @@ type held struct {
 	result *os.File // end of file: the program runs; text: why it does not
 }
 
-// startHeld starts this program as the process that will become the command:
-// in a session of its own, without input, its output appended to the log.
-func startHeld(t *task, log string) (*held, error) {
+// startHeld starts this program as the process that will become the command,
+// in a session of its own.
+func startHeld(t *task, in, out *os.File) (*held, error) {
 	self, err := program()
 	if err != nil {
 		return nil, err
 	}
-	console, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer console.Close()
-	input, err := openInput(t.Stdin)
-	if err != nil {
-		return nil, err
-	}
-	defer input.Close()
 	gateR, gateW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -66,9 +56,9 @@ func startHeld(t *task, log string) (*held, error) {
 		Args:        append([]string{holdName}, t.Argv...),
 		Dir:         t.Cwd,
 		Env:         t.Env,
-		Stdin:       input,
-		Stdout:      console,
-		Stderr:      console,
+		Stdin:       in,
+		Stdout:      out,
+		Stderr:      out,
 		ExtraFiles:  []*os.File{gateR, resultW},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}}
@@ -94,10 +84,20 @@ func (h *held) release() error {
 	}
 	why, err := io.ReadAll(h.result)
 	if err == nil && len(why) > 0 {
-		err = errors.New(string(why))
+		bare, full, _ := strings.Cut(string(why), "\x00")
+		err = &execError{full, errors.New(bare)}
 	}
 	return err
 }
+
+// execError is why a holder could not become the command.
+type execError struct {
+	text string
+	err  error // what the system said, which names no command
+}
+
+func (e *execError) Error() string { return e.text }
+func (e *execError) Unwrap() error { return e.err }
 
 // abandon ends the holder: its command never runs.
 func (h *held) abandon() {
@@ -120,7 +120,7 @@ func hold(argv []string) {
 		defaultSignals()
 		err = &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, argv, os.Environ())}
 	}
-	io.WriteString(result, err.Error())
+	io.WriteString(result, bare(err).Error()+"\x00"+err.Error())
 	os.Exit(127)
 }
 

@@ -9,30 +9,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFlags open the claims' lock, created if need be.
-const lockFlags = os.O_RDWR | os.O_CREATE
+// noFollow is no flag here: symbolic links are for administrators to make.
+const noFollow = 0
 
 // held is a command whose process exists and whose first thread is suspended.
 type held struct {
 	cmd *exec.Cmd
 }
 
-// startHeld creates the process suspended, in a group of its own, without
-// input, its output appended to the log.
-func startHeld(t *task, log string) (*held, error) {
-	console, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer console.Close()
+// startHeld creates the process suspended, in a group of its own.
+func startHeld(t *task, in, out *os.File) (*held, error) {
 	cmd := exec.Command(t.Argv[0], t.Argv[1:]...)
 	cmd.Dir, cmd.Env = t.Cwd, t.Env
-	input, err := openInput(t.Stdin)
-	if err != nil {
-		return nil, err
-	}
-	defer input.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, console, console
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW,
 	}

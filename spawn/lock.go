@@ -37,7 +37,7 @@ func lockFile(ctx context.Context, store sidecar.Store, name string) (unlock fun
 	defer cancel()
 	path := filepath.Join(dir, name)
 	for {
-		lock := flock.New(path, flock.SetFlag(lockFlags), flock.SetPermissions(0o600))
+		lock := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|noFollow), flock.SetPermissions(0o600))
 		if _, err := lock.TryLockContext(ctx, lockDelay); err != nil {
 			return nil, refused(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,9 @@ var (
 	ErrBadCommand = errors.New("spawn: a command word holds a NUL byte")
 	ErrBadEnv     = errors.New("spawn: an environment entry is not NAME=VALUE")
 	ErrBadDir     = errors.New("spawn: the working directory is not a directory")
+	ErrBadStdin   = errors.New("spawn: the input is not a file that can be read")
 	ErrBadTime    = errors.New("spawn: a timeout or grace is negative")
+	ErrBadLogMax  = fmt.Errorf("spawn: a bound of the console log is less than %d bytes", MinLog)
 )
 
 // A FailedError says that a job was recorded and could not be started. Its
@@ -68,6 +71,12 @@ type Request struct {
 	// because its time is up or its supervisor is told to end; 0 is
 	// DefaultGrace.
 	Grace time.Duration
+	// LogMax bounds console.log, in bytes; 0 is no bound, less than MinLog is
+	// refused. What is over the bound is dropped between the first half and the
+	// end, and a line in its place says how much. The output then goes through
+	// a process of ours, which outlives the supervisor; a job that prints after
+	// that was killed gets SIGPIPE.
+	LogMax int64
 	// HideArgv keeps the command line out of the record. It can still be seen
 	// in the process table while the job runs.
 	HideArgv bool
@@ -84,6 +93,11 @@ type Request struct {
 	NotifyCommand []string
 	NotifyTarget  string
 	NotifySender  string
+	// Notifier is run for the end of this job if NotifyCommand is empty and the
+	// environment names none: the command of a configuration. It is not in the
+	// record, so an end that another program finds is told of by that
+	// program's own. See [reap.Notices].
+	Notifier []string
 
 	slot *Slot // of the batch that this job is of, nil for none
 }
@@ -120,28 +134,29 @@ func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error
 	if err := ctx.Err(); err != nil {
 		return Handle{}, err
 	}
-	obs := observe(dir)
-	obs.Store, obs.Lifecycle = store, req.Lifecycle
+	obs := req.observer(observe(store))
 	id, err := admit(ctx, obs, &req)
 	// The notice of a holder that has just been ended is no part of this job.
 	defer obs.Flush(context.WithoutCancel(ctx))
 	if err != nil {
 		return Handle{}, err
 	}
-	return launch(ctx, dir, id, &req)
+	return launch(ctx, obs, id, &req)
 }
 
 // launch starts the supervisor of a reserved job.
-func launch(ctx context.Context, dir, id string, req *Request) (Handle, error) {
+func launch(ctx context.Context, obs reap.Observer, id string, req *Request) (Handle, error) {
+	dir := obs.Store.Dir
 	rep, err := supervised(ctx, task{
 		Dir: dir, RunID: id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, id),
 		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
+		LogMax: req.LogMax, HideArgv: req.HideArgv, Notifier: req.Notifier,
 	})
 	if err != nil {
-		return unreported(context.WithoutCancel(ctx), dir, id, err)
+		return unreported(context.WithoutCancel(ctx), obs, id, err)
 	}
 	if rep.Error != "" {
-		return Handle{}, giveUp(context.WithoutCancel(ctx), dir, id, &rep)
+		return Handle{}, giveUp(context.WithoutCancel(ctx), obs, id, &rep)
 	}
 	return handle(dir, id, rep.Identity, rep.Supervisor), nil
 }
@@ -154,10 +169,9 @@ func handle(dir, id string, process, supervisor jobprobe.Identity) Handle {
 }
 
 // giveUp records that a job could not be started, unless the supervisor has.
-func giveUp(ctx context.Context, dir, id string, rep *report) error {
+func giveUp(ctx context.Context, obs reap.Observer, id string, rep *report) error {
 	failed := &FailedError{RunID: id, Reason: rep.Error}
 	if !rep.Recorded {
-		obs := observe(dir)
 		_, failed.Err = obs.SpawnFailed(ctx, id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
 		failed.Err = errors.Join(failed.Err, obs.Flush(ctx))
 	}
@@ -167,12 +181,12 @@ func giveUp(ctx context.Context, dir, id string, rep *report) error {
 // unreported settles a start of which no report came: by the record, which
 // the supervisor may have moved on before it was lost, or before the caller
 // lost patience.
-func unreported(ctx context.Context, dir, id string, cause error) (Handle, error) {
-	err := giveUp(ctx, dir, id, &report{Error: cause.Error()})
+func unreported(ctx context.Context, obs reap.Observer, id string, cause error) (Handle, error) {
+	err := giveUp(ctx, obs, id, &report{Error: cause.Error()})
 	if !errors.Is(err, sidecar.ErrNotPreparing) {
 		return Handle{}, err
 	}
-	rec := sidecar.Store{Dir: dir}.Read(id).Record
+	rec := obs.Store.Read(id).Record
 	if rec == nil {
 		return Handle{}, err
 	}
@@ -184,7 +198,13 @@ func unreported(ctx context.Context, dir, id string, cause error) (Handle, error
 	if state, _ := rec.Text("spawn_state"); state != "started" {
 		return Handle{}, err
 	}
-	return handle(dir, id, identity("process_identity"), identity("supervisor")), nil
+	return handle(obs.Store.Dir, id, identity("process_identity"), identity("supervisor")), nil
+}
+
+// observer is one that tells of this job's end as the job asks for.
+func (r *Request) observer(obs reap.Observer) reap.Observer {
+	obs.Notices, obs.Lifecycle = notices(r.Notifier), r.Lifecycle
+	return obs
 }
 
 // check refuses what no operating system would start, and makes Dir absolute.
@@ -214,9 +234,16 @@ func (r *Request) check() error {
 		if r.Stdin, err = filepath.Abs(r.Stdin); err != nil {
 			return err
 		}
+		// Opening a pipe would wait for somebody to write to it.
+		if info, err := os.Stat(r.Stdin); err != nil || info.Mode()&(fs.ModeDir|fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+			return fmt.Errorf("%w: %s", ErrBadStdin, r.Stdin)
+		}
 	}
 	if r.Timeout < 0 || r.Grace < 0 {
 		return ErrBadTime
+	}
+	if r.LogMax != 0 && r.LogMax < MinLog {
+		return ErrBadLogMax
 	}
 	if r.Claim != "" {
 		if err := checkClaim(r.Claim); err != nil {
@@ -312,6 +339,9 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 	}
 	if req.Parent != "" {
 		rec.Set("parent_run_id", sidecar.Text(req.Parent))
+	}
+	if req.LogMax != 0 {
+		rec.Set("log_max", sidecar.Int(req.LogMax))
 	}
 	if req.slot != nil {
 		rec.Set("spawn_index", sidecar.Int(int64(req.slot.SpawnIndex)))

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -25,7 +23,7 @@ const (
 )
 
 // Init must be called first in main, before flags are read. In a process
-// that was started as a supervisor or holder it does that duty and does not
+// that was started for a job, as its supervisor for example, it does that duty and does not
 // return; in any other it returns at once.
 func Init() {
 	switch os.Args[0] {
@@ -33,6 +31,8 @@ func Init() {
 		os.Exit(supervise(os.Stdin, os.Stdout))
 	case holdName:
 		hold(os.Args[1:])
+	case keepName:
+		os.Exit(keep(os.Args[1:], os.Stdin, os.Stdout))
 	}
 }
 
@@ -50,6 +50,28 @@ type task struct {
 	// between SIGTERM and SIGKILL when it is stopped. In nanoseconds.
 	Timeout time.Duration
 	Grace   time.Duration
+	// LogMax bounds the console log, 0 if nothing does.
+	LogMax int64
+	// Notifier tells of the end if neither record nor environment names one.
+	Notifier []string
+	// HideArgv keeps the command out of what is recorded.
+	HideArgv bool
+}
+
+// reason is what may be told of an error.
+func (t *task) reason(err error) string {
+	if t.HideArgv {
+		err = bare(err)
+	}
+	return err.Error()
+}
+
+// bare is the innermost error: what the system said, without what it was about.
+func bare(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }
 
 // report is what it answers on its standard output, once, when the command
@@ -76,41 +98,77 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 		return 2
 	}
 	ctx := context.Background()
-	obs := observe(t.Dir)
+	obs := observe(sidecar.Store{Dir: t.Dir})
+	obs.Notices = notices(t.Notifier)
 	defer obs.Flush(ctx)
-	cmd, rep, err := begin(ctx, obs, &t)
+	w, rep, err := begin(ctx, obs, &t)
 	if err != nil {
-		rep.Error = err.Error()
+		rep.Error = t.reason(err)
 	}
 	json.MarshalWrite(out, rep) // the caller may be gone; the record is what counts
 	out.Close()
 	if err != nil {
 		return 1
 	}
-	why := attend(cmd, rep.Identity, &t, told)
-	end := endOf(cmd.ProcessState, why)
+	why := attend(w.cmd, rep.Identity, &t, told)
+	end := endOf(w.cmd.ProcessState, why)
+	w.out.settle()
 	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
 		return 1
 	}
 	return 0
 }
 
-// observe returns who writes the ends of the jobs in a store and tells of them, by the
-// environment's notifier where a record names none. A faulty one is on record
-// with each end that it should have told of.
-func observe(dir string) reap.Observer {
-	obs := reap.New(dir)
-	obs.Notices, _ = reap.NoticesFromEnv(os.Getenv)
+// observe returns who writes the ends of the jobs in a store and tells of them.
+func observe(store sidecar.Store) reap.Observer {
+	obs := reap.New(store.Dir)
+	obs.Store, obs.Notices = store, notices(nil)
 	return obs
 }
 
+// notices are those of the environment, or by the given command where that
+// names none. A faulty one is on record with each end that it should have told
+// of.
+func notices(notifier []string) reap.Notices {
+	n, err := reap.NoticesFromEnv(os.Getenv)
+	if err == nil && len(n.Command) == 0 {
+		n.Command = notifier
+	}
+	return n
+}
+
+// work is the command of a job, while it runs.
+type work struct {
+	*held
+	out *sink
+}
+
+// startWork opens the command's input and output, and starts it held.
+func startWork(t *task) (*work, error) {
+	in, err := openInput(t.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	out, err := openSink(t)
+	if err != nil {
+		return nil, err
+	}
+	h, err := startHeld(t, in, out.File)
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
+	return &work{h, out}, nil
+}
+
 // begin starts the command held, commits its identity, and lets it go.
-func begin(ctx context.Context, obs reap.Observer, t *task) (cmd *exec.Cmd, rep report, err error) {
+func begin(ctx context.Context, obs reap.Observer, t *task) (w *work, rep report, err error) {
 	self, err := jobprobe.Identify(os.Getpid())
 	if err != nil {
 		return nil, rep, err
 	}
-	h, err := startHeld(t, filepath.Join(t.Dir, t.RunID, reap.ConsoleName))
+	h, err := startWork(t)
 	if err != nil {
 		return nil, rep, err
 	}
@@ -130,11 +188,11 @@ func begin(ctx context.Context, obs reap.Observer, t *task) (cmd *exec.Cmd, rep 
 	}
 	if err := h.release(); err != nil {
 		h.cmd.Wait()
-		failure := sidecar.SpawnFailure{Reason: err.Error(), At: time.Now(), Attached: true}
+		failure := sidecar.SpawnFailure{Reason: t.reason(err), At: time.Now(), Attached: true}
 		rep.Recorded = record(func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err })
 		return nil, rep, err
 	}
-	return h.cmd, report{Identity: id, Supervisor: self}, nil
+	return h, report{Identity: id, Supervisor: self}, nil
 }
 
 // record writes a fact that only this process knows, and tries again while

@@ -158,6 +158,7 @@ const (
 	exitUnknown = 4   // cannot tell
 	exitUsage   = 80  // the command line is wrong
 	exitWindow  = 124 // a wait's window closed
+	exitLeft    = 130 // interrupted, and left the job running
 )
 
 // status is an error that only sets the exit status: the answer is printed.
@@ -214,6 +215,10 @@ func problem(err error, code int) problemJSON {
 	}
 	if held, ok := errors.AsType[*spawn.ClaimHeldError](err); ok {
 		p.RunID, p.ReasonCode = held.Holder, "claim_held"
+		return p
+	}
+	if left, ok := errors.AsType[*leftError](err); ok {
+		p.RunID, p.ReasonCode = left.runID, "left_running"
 		return p
 	}
 	switch code {

@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
 )
@@ -40,43 +36,21 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		}
 		return c.document(out)
 	}
-	from, err := tailOffset(obs, cmd.RunID, cmd.Tail)
-	if err != nil {
+	f := newFollower(c.out, obs, cmd.RunID)
+	if err := f.skipTo(cmd.Tail); err != nil {
 		return err
 	}
 	if !cmd.Follow {
-		_, err = copyConsole(c.out, obs, cmd.RunID, from)
-		return err
+		return f.copy()
 	}
-	err = follow(ctx, c.out, obs, cmd.RunID, from)
+	err = f.follow(ctx)
 	if _, ended := errors.AsType[status](err); ended {
 		return nil
 	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("stopped watching %s, which goes on", cmd.RunID)
+	}
 	return err
-}
-
-// tailOffset finds where the last n lines of a console begin, from its end.
-func tailOffset(obs *reap.Observer, id string, n int) (int64, error) {
-	f, err := openConsole(obs, id)
-	if n == 0 || f == nil {
-		return 0, err
-	}
-	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
-	}
-	// Twice as much each time, until the lines are in it.
-	for size := int64(64 << 10); ; size *= 2 {
-		size = min(size, end)
-		part := make([]byte, size)
-		if _, err := f.ReadAt(part, end-size); err != nil && err != io.EOF {
-			return 0, err
-		}
-		if at := lastLines(part, n); at > 0 || size == end {
-			return end - size + int64(at), nil
-		}
-	}
 }
 
 // lastLines returns where the last n lines of a text begin, 0 if it has no
@@ -93,55 +67,6 @@ func lastLines(text []byte, n int) int {
 		}
 	}
 	return start + 1
-}
-
-// openConsole opens a console; nil is one that is not there, or that is no
-// file and so none of the job's.
-func openConsole(obs *reap.Observer, id string) (*os.File, error) {
-	f, err := obs.OpenConsole(id)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, reap.ErrNotRegular) {
-		return nil, nil
-	}
-	return f, err
-}
-
-// followPause is the time between two looks at a growing log.
-const followPause = 50 * time.Millisecond
-
-// follow copies a job's console from an offset until the job has ended, and
-// returns how it ended as a status: the command's own exit code, 128 and the
-// signal's number as shells do, or what wait would say.
-func follow(ctx context.Context, out io.Writer, obs *reap.Observer, id string, from int64) error {
-	for {
-		job, err := obs.Status(ctx, id)
-		if err != nil {
-			return err
-		}
-		if from, err = copyConsole(out, obs, id, from); err != nil {
-			return err
-		}
-		switch {
-		case job.Terminal:
-			return endStatus(&job)
-		case job.PossiblyOrphaned, !job.Known:
-			return status(exitUnknown)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("stopped watching %s, which goes on", id)
-		case <-time.After(followPause):
-		}
-	}
-}
-
-func copyConsole(w io.Writer, obs *reap.Observer, id string, from int64) (int64, error) {
-	f, err := openConsole(obs, id)
-	if f == nil {
-		return from, err
-	}
-	defer f.Close()
-	n, err := io.Copy(w, io.NewSectionReader(f, from, 1<<62))
-	return from + n, err
 }
 
 func endStatus(job *reap.Job) error {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -26,13 +29,14 @@ type runCmd struct {
 	NotifySender  string        `help:"Who the notice is from."`
 	Stdin         string        `type:"existingfile" placeholder:"FILE" help:"File that the command reads; by default it reads nothing."`
 	Timeout       time.Duration `placeholder:"DURATION" help:"Stop the job after this time; it ends as timed_out."`
-	Grace         time.Duration `placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL when the job is stopped (default: ${grace})."`
+	Grace         time.Duration `placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL when the job is stopped (default: ${grace}, or as configured)."`
+	LogMax        size          `placeholder:"SIZE" help:"Keep no more of the output than this, its head and its tail; k, M and G are units."`
 	NoArgv        bool          `help:"Keep the command line out of the record."`
 	Wait          bool          `help:"Show the output, wait for the end, and exit as the command does."`
 	Command       []word        `arg:"" name:"command" help:"Command and arguments, after --."`
 }
 
-func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg *config) error {
 	var env []string
 	if len(cmd.Env) > 0 {
 		env = append(os.Environ(), texts(cmd.Env)...)
@@ -49,17 +53,25 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer) erro
 			return &failure{exitUsage, spawn.ErrBadClaim}
 		}
 	}
+	// Two interrupts may come while this does something else.
+	interrupts := make(chan os.Signal, 2)
+	if cmd.Wait {
+		signal.Notify(interrupts, os.Interrupt)
+		defer signal.Stop(interrupts)
+	}
 	h, err := spawn.Start(ctx, obs.Store, spawn.Request{
 		Argv: texts(cmd.Command), Dir: cmd.Cwd, Env: env, Label: cmd.Label, Parent: cmd.Parent,
 		Claim: claim, Lifecycle: obs.Lifecycle,
-		Stdin: cmd.Stdin, Timeout: cmd.Timeout, Grace: cmd.Grace, HideArgv: cmd.NoArgv,
+		Stdin: cmd.Stdin, Timeout: cmd.Timeout, Grace: cmp.Or(cmd.Grace, cfg.grace()),
+		LogMax: int64(cmd.LogMax), HideArgv: cmd.NoArgv,
 		NotifyCommand: notify, NotifyTarget: cmd.NotifyTarget, NotifySender: cmd.NotifySender,
+		Notifier: cfg.Notify.OnTerminal,
 	})
 	if err != nil {
 		return err
 	}
 	if cmd.Wait {
-		return waitFor(ctx, c, obs, h.RunID)
+		return waitFor(c, obs, cfg, h.RunID, interrupts)
 	}
 	if c.json {
 		return c.document(h)
@@ -70,16 +82,16 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer) erro
 
 // waitFor shows a job's output and exits as its command does. With --json the
 // one document is the job as it ended; the output is in "output".
-func waitFor(ctx context.Context, c *console, obs *reap.Observer, id string) error {
+func waitFor(c *console, obs *reap.Observer, cfg *config, id string, interrupts <-chan os.Signal) error {
 	out := c.out
 	if c.json {
 		out = io.Discard
 	}
-	ended := follow(ctx, out, obs, id, 0)
+	ended := attached(c, newFollower(out, obs, id), cfg, interrupts)
 	if _, ok := errors.AsType[status](ended); !c.json || ended != nil && !ok {
 		return ended
 	}
-	job, err := obs.Status(ctx, id)
+	job, err := obs.Status(context.Background(), id)
 	if err != nil {
 		return err
 	}
@@ -88,6 +100,54 @@ func waitFor(ctx context.Context, c *console, obs *reap.Observer, id string) err
 	}
 	return ended
 }
+
+// secondChance is how long a second interrupt, which kills the job, is waited
+// for after the first, which only leaves it.
+const secondChance = 2 * time.Second
+
+// attached follows a job. An interrupt leaves it, and it goes on; a second one
+// kills it, and the job is followed to its end.
+func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal) error {
+	watching, leave := context.WithCancel(context.Background())
+	defer leave()
+	ended := make(chan error, 1)
+	go func() { ended <- f.follow(watching) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-interrupts:
+	}
+	fmt.Fprintf(c.err, "jobprobe: left %s, which goes on; interrupt again to kill it\n", f.id)
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(secondChance):
+		leave()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return &failure{exitLeft, &leftError{f.id}}
+	case <-interrupts:
+	}
+	reply, err := f.obs.Kill(watching, f.id, reap.KillOptions{Grace: cfg.grace(), Verify: cfg.killWindow()})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.err, "jobprobe: %s: %s\n", reply.ReasonCode, printable(reply.Reason))
+	if !reply.Killed {
+		return status(exitRefused)
+	}
+	<-ended
+	if reply.Escalated {
+		return status(128 + int(syscall.SIGKILL))
+	}
+	return status(128 + int(syscall.SIGTERM))
+}
+
+// leftError says that a job was left running.
+type leftError struct{ runID string }
+
+func (e *leftError) Error() string { return e.runID + " goes on" }
 
 // word is an argument as it was given, byte for byte: kong passes strings
 // through JSON, which replaces what is no UTF-8.
