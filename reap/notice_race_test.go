@@ -56,35 +56,31 @@ func (b *bell) observer() *exec.Cmd {
 	return cmd
 }
 
-// Sixteen observers, each a process, end a job once and tell of it once.
-func TestPoint3ConcurrentObserversTellOnce(t *testing.T) {
-	for _, fields := range [][]sidecar.Field{
-		{rings("exit 0")}, // to be ended
-		{rings("exit 0"), set("finished_at", `"2026-08-01T00:00:00+00:00"`), set("notify_delivery", pendingNotice)}, // whose winner died
-	} {
-		b := newBell(t, fields...)
-		gate, open, err := os.Pipe()
-		if err != nil {
+// Sixteen observers, each a process, find a notice whose winner died before it
+// came to it: one of them tells.
+func TestPoint8PendingIsClaimedOnce(t *testing.T) {
+	b := newBell(t, rings("exit 0"), set("finished_at", `"2026-08-01T00:00:00+00:00"`), set("notify_delivery", pendingNotice))
+	gate, open, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*exec.Cmd
+	for range 16 {
+		cmd := b.observer()
+		cmd.Stdin = gate
+		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		var all []*exec.Cmd
-		for range 16 {
-			cmd := b.observer()
-			cmd.Stdin = gate
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, cmd)
-		}
-		gate.Close()
-		open.Close() // all at once
-		for _, cmd := range all {
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
-		}
-		b.want(okNotice, 1)
+		all = append(all, cmd)
 	}
+	gate.Close()
+	open.Close() // all at once
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	b.want(okNotice, 1)
 }
 
 // The winner of an end died before it came to the notice: the next observer,

@@ -15,7 +15,8 @@ import (
 )
 
 // publications counts how often job.json is replaced, as the kernel saw it
-// (inotify(7), IN_MOVED_TO).
+// (inotify(7), IN_MOVED_TO). Two such events in a row would be merged into one,
+// so what comes between them is asked for too: the making of the new file.
 type publications struct {
 	t  *testing.T
 	fd int
@@ -28,7 +29,7 @@ func watchJob(t *testing.T, dir string) publications {
 		t.Skipf("no inotify here: %v", err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO|unix.IN_CREATE); err != nil {
 		t.Fatal(err)
 	}
 	return publications{t, fd}
@@ -48,7 +49,8 @@ func (p publications) count() (n int) {
 		for data := buf[:got]; len(data) > 0; {
 			event := (*unix.InotifyEvent)(unsafe.Pointer(&data[0]))
 			size := unix.SizeofInotifyEvent + int(event.Len)
-			if name := bytes.TrimRight(data[unix.SizeofInotifyEvent:size], "\x00"); string(name) == "job.json" {
+			name := bytes.TrimRight(data[unix.SizeofInotifyEvent:size], "\x00")
+			if event.Mask&unix.IN_MOVED_TO != 0 && string(name) == "job.json" {
 				n++
 			}
 			data = data[size:]

@@ -1,0 +1,225 @@
+package reap
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// crowdEnv makes this binary one of a crowd: it reads lines of a kind of
+// observer and a store, is that observer once, and prints what it was told.
+const crowdEnv = "JOBPROBE_CROWD"
+
+func init() {
+	if os.Getenv(crowdEnv) == "" {
+		return
+	}
+	lines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		kind, dir, _ := strings.Cut(lines.Text(), " ")
+		told, err := crowdKinds[kind](New(dir))
+		if err != nil {
+			told.Trouble = err.Error()
+		}
+		out.Encode(told)
+	}
+	os.Exit(0)
+}
+
+// told is what one observer was told of the job's end. Sweep and kill tell
+// less than the others.
+type told struct {
+	FinishedAt, Source, Outcome string
+	Won                         bool // this observer wrote the end
+	Trouble                     string
+}
+
+func (r *told) end(terminal bool, at, source []byte, outcome *string) error {
+	if !terminal {
+		return fmt.Errorf("the job has no end: %s", at)
+	}
+	r.FinishedAt, r.Source, r.Outcome = string(at), string(source), str(outcome)
+	return nil
+}
+
+// crowdKinds are the observers. Each waits for the notices that it owes.
+var crowdKinds = map[string]func(Observer) (told, error){
+	"status": func(o Observer) (r told, err error) {
+		job, err := o.Status(context.Background(), runID)
+		if err == nil {
+			err = r.end(job.Terminal, job.FinishedAt, job.TerminalSource, job.Outcome)
+		}
+		return r, flushed(o, err)
+	},
+	"list": func(o Observer) (r told, err error) {
+		l, err := o.List(context.Background(), ListOptions{})
+		if err == nil {
+			row := l.Jobs[0]
+			err = r.end(row.Terminal, row.FinishedAt, row.TerminalSource, row.Outcome)
+		}
+		return r, flushed(o, err)
+	},
+	"wait": func(o Observer) (r told, err error) {
+		w, err := o.Wait(context.Background(), []string{runID}, WaitOptions{MaxWait: 60, Poll: 1})
+		if err == nil {
+			run := w.Runs[0]
+			err = r.end(w.AllTerminal && run.Terminal, run.FinishedAt, run.TerminalSource, run.Outcome)
+		}
+		return r, flushed(o, err)
+	},
+	"sweep": func(o Observer) (r told, err error) {
+		s, err := o.Sweep(context.Background(), false)
+		if r.Won = len(s.Ended) > 0; err == nil && (s.Observed != 1 || len(s.Refused)+len(s.Unresolved)+len(s.Unusable) > 0) {
+			err = fmt.Errorf("swept %+v", s)
+		}
+		return r, flushed(o, err)
+	},
+	"hook": func(o Observer) (r told, err error) {
+		h, err := o.Hook(context.Background(), runID, Report{Status: "completed"})
+		r.Won = h.Won
+		return r, flushed(o, err)
+	},
+	"kill": func(o Observer) (r told, err error) {
+		k, err := o.Kill(context.Background(), runID, KillOptions{})
+		if err == nil && (k.Killed || k.ReasonCode != killGroupGone) {
+			err = fmt.Errorf("killed %+v", k)
+		}
+		return r, flushed(o, err)
+	},
+}
+
+func flushed(o Observer, err error) error {
+	if failed := o.Flush(context.Background()); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// crowd is many processes, started once and told what to be in each round.
+type crowd []member
+
+type member struct {
+	in  io.Writer
+	out *json.Decoder
+}
+
+func newCrowd(t *testing.T, n int) (c crowd) {
+	t.Helper()
+	for range n {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), crowdEnv+"=1", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+		c = append(c, member{in, json.NewDecoder(out)})
+	}
+	return c
+}
+
+// crowdOrder is who is told to look first; each round begins elsewhere in it.
+var crowdOrder = []string{"status", "hook", "list", "kill", "wait", "sweep"}
+
+// observe lets every process of the crowd look at one dead job at once.
+func (c crowd) observe(t *testing.T, round int) (source string) {
+	t.Helper()
+	b := newBell(t, rings("exit 0"), set("pgid", fmt.Sprint(absentPID)))
+	seen := watchJob(t, b.dir)
+	kind := func(i int) string { return crowdOrder[(i+round)%len(crowdOrder)] }
+	for i, m := range c {
+		if _, err := fmt.Fprintf(m.in, "%s %s\n", kind(i), b.Store.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec := func(name string) string { return b.on(runID, name) }
+	all := make([]told, len(c))
+	for i, m := range c {
+		if err := m.out.Decode(&all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source = rec("terminal_source")
+	winners := map[string]int{}
+	for i, r := range all {
+		want := told{FinishedAt: rec("finished_at"), Source: source, Outcome: map[string]string{
+			`"` + sidecar.SourceHook + `"`: Succeeded, `"` + sidecar.SourceReaper + `"`: Indeterminate,
+		}[source]}
+		switch kind(i) {
+		case "sweep", "hook":
+			if r.Won {
+				winners[kind(i)]++
+			}
+			want = told{Won: r.Won}
+		case "kill":
+			want = told{}
+		}
+		if r != want {
+			t.Errorf("round %d: %s was told %+v, on record is %+v", round, kind(i), r, want)
+		}
+	}
+	hooked := source == `"`+sidecar.SourceHook+`"`
+	if winners["hook"]+winners["sweep"] > 1 || hooked != (winners["hook"] == 1) {
+		t.Errorf("round %d: ended by %s, and these say that they ended it: %v", round, source, winners)
+	}
+	b.want(okNotice, 1)
+	// The end, the claim of the notice, its result, and the first late report.
+	published := 3
+	if rec("late_report") != "absent" {
+		published++
+	}
+	if n := seen.count(); n != published || !hooked && published == 3 {
+		t.Errorf("round %d: ended by %s, %d publications, late report %s", round, source, n, rec("late_report"))
+	}
+	return source
+}
+
+const crowdSize = 64
+
+func manyLook(t *testing.T, rounds int) {
+	c := newCrowd(t, crowdSize)
+	sources := map[string]int{}
+	for round := range rounds {
+		sources[c.observe(t, round)]++
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("count: %d rounds of %d observer processes on one dead job, ended by %v", rounds, crowdSize, sources)
+	if len(sources) < 2 {
+		t.Errorf("all ends have one source: %v", sources)
+	}
+}
+
+// Any number of observers in processes of their own, of every kind, look at
+// one dead job at once: it ends once, somebody is told once, and all who say
+// how it ended say the same.
+func TestPoint3OneEndInTheWorld(t *testing.T) { manyLook(t, 50) }
+
+func TestStressPoint3OneEndInTheWorld(t *testing.T) {
+	if os.Getenv("JOBPROBE_STRESS") == "" {
+		t.Skip("JOBPROBE_STRESS is not set")
+	}
+	manyLook(t, 500)
+}
