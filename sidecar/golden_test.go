@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,17 +58,33 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// TestGoldenStates reads the damaged cases.
+// TestGoldenStates reads every case: the damaged ones are damaged, no other is.
 func TestGoldenStates(t *testing.T) {
-	for name, want := range map[string]sidecar.State{
-		"S1-array": sidecar.WrongShape, "S1-number": sidecar.WrongShape, "S1-string": sidecar.WrongShape,
-		"S1-empty": sidecar.Unreadable, "S1-not-utf8": sidecar.Unreadable, "S1-truncated": sidecar.Unreadable,
-		"X14-nan-record": sidecar.Unreadable, "R1-old-shape": sidecar.OK,
-	} {
+	damaged := map[string]sidecar.DamagedError{
+		"S1-array":       {State: sidecar.WrongShape, Reason: "not a JSON object"},
+		"S1-number":      {State: sidecar.WrongShape, Reason: "not a JSON object"},
+		"S1-string":      {State: sidecar.WrongShape, Reason: "not a JSON object"},
+		"S1-empty":       {State: sidecar.Unreadable, Reason: "empty"},
+		"S1-not-utf8":    {State: sidecar.Unreadable, Reason: `invalid character '\xff' at start of value`},
+		"S1-truncated":   {State: sidecar.Unreadable, Offset: 22, Reason: "unexpected EOF"},
+		"X14-nan-record": {State: sidecar.Unreadable, Offset: 75, Reason: `invalid character 'N' at start of value`},
+	}
+	files, err := filepath.Glob(filepath.Join(golden(t), "*", "before.json"))
+	if err != nil || len(files) <= len(damaged) {
+		t.Fatalf("%d cases, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
 		s := sidecar.Store{Dir: tempDir(t)}
 		plant(t, s, runID, string(goldenFile(t, name, "before.json")))
-		if got := s.Read(runID); got.State != want {
-			t.Errorf("%s: %v, want %v (%v)", name, got.State, want, got.Err)
+		got := s.Read(runID)
+		var what sidecar.DamagedError
+		if e, ok := errors.AsType[*sidecar.DamagedError](got.Err); ok {
+			what = *e
+		}
+		want, bad := damaged[name]
+		if what != want || bad && got.State != want.State || !bad && got.State != sidecar.OK {
+			t.Errorf("%s: %v, %+v; want %+v", name, got.State, what, want)
 		}
 	}
 }

@@ -3,28 +3,10 @@ package sidecar
 import (
 	"bytes"
 	"errors"
-	"io"
-	"strconv"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// DamagedError says why bytes are no record.
-type DamagedError struct {
-	// State is Unreadable for what is no JSON text, and WrongShape for a JSON
-	// text that is no object.
-	State State
-	// Offset is the number of bytes before the damage, or close to it.
-	Offset int64
-	// Reason is one phrase; it quotes at most a character or a key.
-	Reason string
-}
-
-func (e *DamagedError) Error() string {
-	return "record damaged at byte " + strconv.FormatInt(e.Offset, 10) + ": " + e.Reason
-}
 
 // decoder couples a decoder with the buffer it reads from, which jsontext
 // parses in place.
@@ -46,27 +28,24 @@ var tolerant = []jsontext.Options{
 
 // Parse reads a record from JSON text (RFC 8259, with the unique names and
 // the UTF-8 that RFC 7493 asks for, at any depth). The error is a
-// [*DamagedError]. Nesting beyond 9,000 levels is damage, so that a
-// reply can hold what a record holds; a number of any
-// size, and an escaped lone surrogate, are not.
+// [*DamagedError]. Nesting beyond 9,000 levels is damage, so that a reply can
+// hold what a record holds; a number of any size, and an escaped lone
+// surrogate, are not.
 //
 // The record refers to data, which must not be changed afterwards.
 func Parse(data []byte) (*Record, error) {
-	if len(data) == 0 {
-		return nil, &DamagedError{State: Unreadable, Reason: "empty"}
-	}
 	r, err := parse(data)
-	if err != nil && hasSurrogate(data) && utf8.Valid(data) {
+	if err != nil && hasSurrogate(data) {
 		r, err = parseLone(data)
+	}
+	if at := tooDeep(data); at >= 0 && (err == nil || at < damage(data, err).Offset) {
+		err = &jsontext.SyntacticError{ByteOffset: at, Err: errDeep}
 	}
 	if err != nil {
 		return nil, damage(data, err)
 	}
 	return r, nil
 }
-
-// errShape is the error of a valid text that is no object.
-var errShape = errors.New("not a JSON object")
 
 // parse slices data into members. Only values and offsets are taken from the
 // decoder, never its memory.
@@ -88,7 +67,7 @@ func readObject(dec *jsontext.Decoder, data []byte) (*Record, error) {
 		if _, err := dec.ReadValue(); err != nil {
 			return nil, err
 		}
-		if err := readEnd(dec); err != nil {
+		if err := readEnd(dec, data); err != nil {
 			return nil, err
 		}
 		return nil, errShape
@@ -111,7 +90,7 @@ func readObject(dec *jsontext.Decoder, data []byte) (*Record, error) {
 	if _, err := dec.ReadToken(); err != nil {
 		return nil, err
 	}
-	return r, readEnd(dec)
+	return r, readEnd(dec, data)
 }
 
 // readValue returns the next value as a slice of data, found by where it ended.
@@ -120,68 +99,18 @@ func readValue(dec *jsontext.Decoder, data []byte) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tooDeep(v) {
-		return nil, &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errDeep}
-	}
 	end := dec.InputOffset()
 	return data[end-int64(len(v)) : end : end], nil
 }
 
-// maxDepth is how many levels a value may have.
-const maxDepth = 9000
-
-var errDeep = errors.New("nested more than 9,000 levels deep")
-
-// tooDeep looks only at values long enough to be: each level has two brackets.
-func tooDeep(v Value) bool {
-	if len(v) < 2*maxDepth {
-		return false
-	}
-	depth, inText := 0, false
-	for i := 0; i < len(v); i++ {
-		c := v[i]
-		switch {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
-}
-
 // readEnd reports an error if anything but white space is left.
-func readEnd(dec *jsontext.Decoder) error {
-	_, err := dec.ReadToken()
-	if err == io.EOF {
+func readEnd(dec *jsontext.Decoder, data []byte) error {
+	rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\n\r")
+	if len(rest) == 0 {
 		return nil
 	}
-	if err == nil {
-		return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: errors.New("bytes after the record")}
-	}
-	return err
-}
-
-// damage turns a parser's error into the package's. Not every one has an offset:
-// a text that breaks off has none, and is damaged at its end.
-func damage(data []byte, err error) error {
-	if err == errShape {
-		return &DamagedError{State: WrongShape, Reason: err.Error()}
-	}
-	e := &DamagedError{State: Unreadable, Offset: int64(len(data)), Reason: err.Error()}
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
-		e.Offset = syntax.ByteOffset
-		e.Reason = syntax.Err.Error()
-	}
-	return e
+	at := int64(len(data) - len(rest))
+	return &jsontext.SyntacticError{ByteOffset: at, Err: errors.New("bytes after the record")}
 }
 
 // hasSurrogate reports whether data may spell a UTF-16 surrogate.
@@ -193,6 +122,9 @@ func hasSurrogate(data []byte) bool {
 // U+FFFD, so its own search for duplicate names would confuse two different
 // names; this one compares the names as they will be written.
 func parseLone(data []byte) (*Record, error) {
+	if at := invalidUTF8(data); at >= 0 {
+		return nil, &jsontext.SyntacticError{ByteOffset: at, Err: errors.New("invalid UTF-8")}
+	}
 	r, err := parse(data, tolerant...)
 	if err != nil {
 		return nil, err
@@ -213,7 +145,10 @@ func parseLone(data []byte) (*Record, error) {
 			spelled := string(appendString(nil, key))
 			seen := names[len(names)-1]
 			if seen[spelled] {
-				return nil, &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), Err: jsontext.ErrDuplicateName}
+				return nil, &jsontext.SyntacticError{
+					ByteOffset:  dec.InputOffset() - int64(len(key)),
+					JSONPointer: dec.StackPointer(), Err: jsontext.ErrDuplicateName,
+				}
 			}
 			seen[spelled] = true
 			continue

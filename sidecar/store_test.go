@@ -167,10 +167,10 @@ func TestUpdateChangeFails(t *testing.T) {
 	wantFiles(t, s, "job.json", "job.lock")
 }
 
-// A line of a value 9,000 levels deep takes 18 KB of indentation, so this
+// A line of a value 8,000 levels deep takes 16 KB of indentation, so this
 // record of 400 KB would take 3 GB.
 func TestUpdateBoundsIndentation(t *testing.T) {
-	deep := strings.Repeat("[", 9000) + strings.Repeat("1,", 200000) + "1" + strings.Repeat("]", 9000)
+	deep := strings.Repeat("[", 8000) + strings.Repeat("1,", 200000) + "1" + strings.Repeat("]", 8000)
 	text := `{"run_id": "` + runID + `", "deep": ` + deep + `}`
 	s := sidecar.Store{Dir: tempDir(t)}
 	plant(t, s, runID, text)
