@@ -90,36 +90,3 @@ func TestPeerFault1ClockStep(t *testing.T) {
 		})
 	}
 }
-
-// A child that has exited and was not waited for is gone.
-func TestCaseG8(t *testing.T) {
-	cmd := exec.Command("true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() })
-	id, err := jobprobe.Identify(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := jobprobe.Open(id)
-	if err == nil {
-		_, err = p.Wait(t.Context())
-		p.Close()
-	} else if jobprobe.Probe(id).Conclusion == jobprobe.ProcessGone {
-		err = nil
-	}
-	if err != nil {
-		t.Skipf("cannot wait without collecting: %v", err)
-	}
-	text, err := id.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t)
-	w.probe = nil
-	w.putRecord(started(set("pid", fmt.Sprint(id.PID)), set("process_identity", string(text))))
-	if job := w.status(runID); !job.Terminal || str(job.PIDIdentity) != "gone" {
-		t.Errorf("%s (%s)", job.Status, job.Finding)
-	}
-}

@@ -20,8 +20,8 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// preyStages are the parts of the kill tests that run in processes of their
-// own, beside the stage "idle" of testproc.
+// preyStages are the parts of the tests that run in processes of their own,
+// beside the stages "idle" and "dead-leader" of testproc.
 var preyStages = map[string]func(*testproc.Stage){
 	"kill-recycle":  killRecycleStage,
 	"kill-hidden":   killHiddenStage,
@@ -30,13 +30,14 @@ var preyStages = map[string]func(*testproc.Stage){
 	"kill-own-from": killOwnFromStage,
 	"kill-nohandle": killNoHandleStage,
 	"kill-blind":    killBlindStage,
+	"recycled":      recycledStage,
 }
 
 // A test binary started as one of these stages plays it here, before anything
 // else of the package runs.
 func init() {
 	name := os.Getenv("JOBPROBE_TESTPROC")
-	if _, ours := preyStages[name]; ours || name == "idle" {
+	if _, ours := preyStages[name]; ours || name == "idle" || name == "dead-leader" {
 		testproc.Main(nil, preyStages)
 	}
 }
