@@ -31,6 +31,7 @@ var preyStages = map[string]func(*testproc.Stage){
 	"kill-nohandle": killNoHandleStage,
 	"kill-blind":    killBlindStage,
 	"recycled":      recycledStage,
+	"outsider":      outsiderStage,
 }
 
 // A test binary started as one of these stages plays it here, before anything
