@@ -2,12 +2,15 @@ package testproc
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -171,4 +174,28 @@ func enterTimeNS(ahead string) error {
 		return err
 	}
 	return syscall.Exec(self(), os.Args, append(os.Environ(), entered+"="+now))
+}
+
+// mountsEnv says that this process has mounts of its own.
+const mountsEnv = "JOBPROBE_TEST_MOUNTS"
+
+// InMounts runs the rest of a test where it may mount what it likes: in a child
+// with mounts of its own, in which it returns true.
+func InMounts(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(mountsEnv) != "" {
+		return true
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), mountsEnv+"=1")
+	// The runtime also makes every mount private (clone(2), CLONE_NEWNS).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("no new namespaces here: %v", err)
+	}
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("with mounts of its own: %v\n%s", err, out)
+	}
+	return false
 }
