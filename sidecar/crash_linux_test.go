@@ -195,8 +195,8 @@ func TestOrderOfPublishing(t *testing.T) {
 	}
 }
 
-// TestDirectorySyncFails fails the second sync, which comes after the rename.
-func TestDirectorySyncFails(t *testing.T) {
+// TestCaseF26DirectorySyncFails fails the second sync, which comes after the rename.
+func TestCaseF26DirectorySyncFails(t *testing.T) {
 	list := points(t, "write", newStore(t, record(runID)).Dir, "reap")
 	var syncs []point
 	for _, p := range list {
@@ -225,8 +225,8 @@ func TestDirectorySyncFails(t *testing.T) {
 	}
 }
 
-// TestLockFaults fails the lock's creation and its acquisition.
-func TestLockFaults(t *testing.T) {
+// TestCaseF19LockFaults fails the lock's creation and its acquisition.
+func TestCaseF19LockFaults(t *testing.T) {
 	before, _ := writers["reap"].written(t)
 	points(t, "write", newStore(t, record(runID)).Dir, "reap") // skips where strace cannot work
 	for fault, want := range map[string]string{
@@ -244,6 +244,9 @@ func TestLockFaults(t *testing.T) {
 		}
 		if strings.HasPrefix(want, "not_done") {
 			wantBytes(t, s, before)
+		}
+		if got := s.Read(runID); got.State != sidecar.OK {
+			t.Errorf("%s: reading needs no lock: %v", fault, got.Err)
 		}
 	}
 	for fault, want := range map[string]string{

@@ -58,7 +58,8 @@ func big() *sidecar.Record {
 	return record(runID, sidecar.Field{Name: "pad", Value: sidecar.Text(strings.Repeat("x", 40000))})
 }
 
-func TestFullFileSystem(t *testing.T) {
+// TestCaseF12FullFileSystem has no room for a second record beside the first.
+func TestCaseF12FullFileSystem(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
@@ -70,7 +71,7 @@ func TestFullFileSystem(t *testing.T) {
 	// The first write is cut short without an error, the second fails.
 	got, err := s.Update(context.Background(), runID, set("a", sidecar.Int(1)))
 	wantRefused(t, err, sidecar.NoSpace)
-	if !errors.Is(err, unix.ENOSPC) || got.Result != sidecar.NotDone {
+	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "no_space") || got.Result != sidecar.NotDone {
 		t.Error(got.Result, err)
 	}
 	wantBytes(t, s, before)
@@ -109,8 +110,8 @@ func TestLeftoverHoldsSpace(t *testing.T) {
 	wantFiles(t, s, "job.json", "job.lock")
 }
 
-// TestFullForLock has no space for the lock file itself.
-func TestFullForLock(t *testing.T) {
+// TestCaseF27FullForLock has no space for the lock file itself.
+func TestCaseF27FullForLock(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
@@ -135,7 +136,9 @@ func TestFullForLock(t *testing.T) {
 	wantBytes(t, s, string(record(runID).Append(nil)))
 }
 
-func TestReadOnlyFileSystem(t *testing.T) {
+// TestCaseF27ReadOnlyFileSystem reads, and changes nothing, with a lock file and
+// without.
+func TestCaseF27ReadOnlyFileSystem(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}

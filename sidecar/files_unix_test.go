@@ -29,9 +29,10 @@ func stranded(t *testing.T) (sidecar.Store, string) {
 	return s, filepath.Join(dir, "job.json")
 }
 
-// TestReadIrregular reads what is no regular file. Opening a FIFO that nobody
-// writes to would wait for ever.
-func TestReadIrregular(t *testing.T) {
+// TestCaseF4IrregularRecord has a link, or what else is no regular file, in the
+// record's place, and a file too large to be one. Opening a FIFO that nobody
+// writes to would wait for ever, and reading the large one take a gigabyte.
+func TestCaseF4IrregularRecord(t *testing.T) {
 	victim := filepath.Join(tempDir(t), "victim")
 	text := string(record(runID).Append(nil))
 	if err := os.WriteFile(victim, []byte(text), 0o600); err != nil {
@@ -44,6 +45,7 @@ func TestReadIrregular(t *testing.T) {
 		"fifo":     func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"dir":      func(path string) error { return os.Mkdir(path, 0o700) },
 		"device":   func(path string) error { return os.Symlink("/dev/zero", path) },
+		"mount":    func(path string) error { return os.Symlink("/proc/version", path) },
 		"socket": func(path string) error {
 			// The path of a socket has a short limit (unix(7)).
 			t.Chdir(filepath.Dir(path))
@@ -70,11 +72,16 @@ func TestReadIrregular(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.Read(runID); got.State != sidecar.Unreadable || got.Record != nil || got.Err == nil {
+			var got sidecar.Reading
+			used := allocated(func() { got = s.Read(runID) })
+			if got.State != sidecar.Unreadable || got.Record != nil || got.Err == nil || !strings.Contains(got.Err.Error(), path) {
 				t.Errorf("%v, %v", got.State, got.Err)
 			}
-			_, err = s.Update(context.Background(), runID, set("a", sidecar.Int(1)))
+			used += allocated(func() { _, err = s.Update(context.Background(), runID, set("a", sidecar.Int(1))) })
 			wantRefused(t, err, sidecar.RecordUnreadable)
+			if used > 1<<20 {
+				t.Errorf("took %d bytes of memory", used)
+			}
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
 				t.Errorf("the entry was replaced: %v", err)
 			}
@@ -150,9 +157,9 @@ func TestPlantedLock(t *testing.T) {
 	}
 }
 
-// TestPlantedTemp puts links where a careless writer would stage its file, and
+// TestCaseF3PlantedTemp puts links where a careless writer would stage its file, and
 // a directory that looks like a leftover.
-func TestPlantedTemp(t *testing.T) {
+func TestCaseF3PlantedTemp(t *testing.T) {
 	s := newStore(t, record(runID))
 	victim := filepath.Join(tempDir(t), "victim")
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
@@ -176,7 +183,7 @@ func TestPlantedTemp(t *testing.T) {
 	wantFiles(t, s, ".job.json.2.00000000.tmp", ".job.json.tmp", "job.json", "job.json.tmp", "job.json~", "job.lock")
 }
 
-func TestUpdateKeepsMode(t *testing.T) {
+func TestCaseF5KeepsMode(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o640, 0o644, 0o666, 0o400} {
 		for _, mask := range []int{0o022, 0o077, 0} {
 			s := newStore(t, record(runID))
@@ -206,7 +213,7 @@ func asRoot(t *testing.T) {
 	}
 }
 
-func TestUpdateKeepsOwner(t *testing.T) {
+func TestCaseF5KeepsOwner(t *testing.T) {
 	asRoot(t)
 	s := newStore(t, record(runID))
 	path := filepath.Join(s.Dir, runID, "job.json")
@@ -225,9 +232,9 @@ func TestUpdateKeepsOwner(t *testing.T) {
 	}
 }
 
-// TestUpdateNarrowsMode rewrites root's record as a user who may not give files
+// TestCaseF5NarrowsMode rewrites root's record as a user who may not give files
 // away.
-func TestUpdateNarrowsMode(t *testing.T) {
+func TestCaseF5NarrowsMode(t *testing.T) {
 	asRoot(t)
 	s := newStore(t, record(runID))
 	dir := filepath.Join(s.Dir, runID)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -51,7 +53,8 @@ func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 }
 
 // start starts a helper and returns when it has written its first line. The
-// helper ends when its standard input does, at the latest with the test.
+// helper ends when its standard input does, at the latest with the test, or as
+// the test kills it.
 func start(t testing.TB, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -72,7 +75,8 @@ func start(t testing.TB, cmd *exec.Cmd) (stop func()) {
 		}
 		stopped = true
 		stdin.Close()
-		if err := cmd.Wait(); err != nil {
+		err := cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); err != nil && status.Signal() != syscall.SIGKILL {
 			t.Error(err)
 		}
 	}
@@ -90,6 +94,15 @@ func ready() error {
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// allocated returns how many bytes of memory a call asks for.
+func allocated(call func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // replacesOpen does nothing: rename(2) minds no reader.

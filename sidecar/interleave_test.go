@@ -192,11 +192,7 @@ func pair(t *testing.T, first, second string, stop int) (over, held bool, err er
 	if err := s.Create(runID, preparing()); err != nil {
 		return true, false, err
 	}
-	op := func(name string, at time.Time) op {
-		return op{name: name, at: at, text: map[string]string{
-			"settle": `{"attempted":true,"ok":true}`, "foreign": "x-" + sidecar.FormatTime(at), "unproven": "access_denied"}[name]}
-	}
-	a := op(first, early).start(s)
+	a := opAt(first, early).start(s)
 	for range stop {
 		if err := w.step(a, true); err != nil || a.at == "" {
 			return true, false, err
@@ -205,13 +201,13 @@ func pair(t *testing.T, first, second string, stop int) (over, held bool, err er
 	held = a.holds()
 	if held {
 		s.LockWait = time.Millisecond
-		got, err := op(second, late).run(s)
+		got, err := opAt(second, late).run(s)
 		var refused *sidecar.RefusedError
 		if !errors.As(err, &refused) || refused.Reason != sidecar.LockUnavailable || got.Won || got.Result != sidecar.NotDone {
 			return false, true, fmt.Errorf("beside %s: %+v, %w", a.at, got, err)
 		}
 	} else {
-		b := op(second, late).start(s)
+		b := opAt(second, late).start(s)
 		for b.at != "" {
 			if err := w.step(b, true); err != nil {
 				return false, false, err

@@ -55,6 +55,12 @@ var enders = map[string]struct {
 // opNames are all kinds of writers.
 var opNames = append(slices.Sorted(maps.Keys(enders)), "attach", "claim", "foreign", "settle", "unproven")
 
+// opAt returns the transaction of that name at a time, which nobody is told of.
+func opAt(name string, at time.Time) op {
+	return op{name: name, at: at, text: map[string]string{
+		"settle": `{"attempted":true,"ok":true}`, "foreign": "x-" + sidecar.FormatTime(at), "unproven": "access_denied"}[name]}
+}
+
 func drawOp(t *rapid.T, at time.Time) op {
 	o := op{name: rapid.SampledFrom(opNames).Draw(t, "op"), at: at, owed: rapid.Bool().Draw(t, "owed")}
 	switch o.name {

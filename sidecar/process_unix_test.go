@@ -152,8 +152,9 @@ func TestOneEndInTheWorld(t *testing.T) {
 	}
 }
 
-// TestProcessesLoseNoUpdate lets processes add one member each.
-func TestProcessesLoseNoUpdate(t *testing.T) {
+// TestCaseF30SixteenProcesses lets processes add one member each, while others
+// end the run in every way.
+func TestCaseF30SixteenProcesses(t *testing.T) {
 	s := newStore(t, record(runID))
 	const writers = 16
 	var wg sync.WaitGroup
@@ -162,6 +163,17 @@ func TestProcessesLoseNoUpdate(t *testing.T) {
 		wg.Go(func() {
 			if out, err := cmd.Output(); err != nil {
 				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	for name := range ends {
+		if name == "spawn" {
+			continue // of a run that has not started
+		}
+		cmd := helper(t, "end", s.Dir, name)
+		wg.Go(func() {
+			if out, err := cmd.Output(); err != nil {
+				t.Errorf("%s: %v: %s", name, err, out)
 			}
 		})
 	}
@@ -247,8 +259,8 @@ func TestHeldLock(t *testing.T) {
 	}
 }
 
-// TestLockExcludesPeer takes the lock as the peer does while a change runs.
-func TestLockExcludesPeer(t *testing.T) {
+// TestCaseF17LockExcludesPeer takes the lock as the peer does while a change runs.
+func TestCaseF17LockExcludesPeer(t *testing.T) {
 	s := newStore(t, record(runID))
 	lock := filepath.Join(s.Dir, runID, "job.lock")
 	_, err := s.Update(context.Background(), runID, func(*sidecar.Record) error {
@@ -283,9 +295,9 @@ func TestLockExcludesPeer(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectoryStaysRemoved takes the job away between reading and
-// publishing.
-func TestRemovedDirectoryStaysRemoved(t *testing.T) {
+// TestCaseF25RemovedDirectory takes the job away at each step between reading
+// and renaming. Nothing is staged elsewhere, wherever TMPDIR is.
+func TestCaseF25RemovedDirectory(t *testing.T) {
 	for name, take := range map[string]func(s sidecar.Store) error{
 		"removed": func(s sidecar.Store) error { return os.RemoveAll(filepath.Join(s.Dir, runID)) },
 		"moved": func(s sidecar.Store) error {
@@ -298,26 +310,29 @@ func TestRemovedDirectoryStaysRemoved(t *testing.T) {
 			return os.Mkdir(filepath.Join(s.Dir, runID), 0o700)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(t, record(runID))
-			got, err := s.Update(context.Background(), runID, func(r *sidecar.Record) error {
-				r.Set("a", sidecar.Int(1))
-				return take(s)
-			})
-			wantRefused(t, err, sidecar.RecordAbsent)
-			if got.Result != sidecar.NotDone {
-				t.Error(got.Result)
-			}
-			if got := s.Read(runID); got.State != sidecar.Absent {
-				t.Errorf("resurrected: %v", got.State)
-			}
-			trash, _ := os.ReadDir(filepath.Join(s.Dir, "trash"))
-			for _, e := range trash {
-				if e.Name() != "job.json" && e.Name() != "job.lock" {
-					t.Errorf("left in the moved directory: %s", e.Name())
+		for _, point := range []string{"locked", "read", "changed", "swept", "created"} {
+			t.Run(name+" when "+point, func(t *testing.T) {
+				s := newStore(t, record(runID))
+				t.Setenv("TMPDIR", "/nowhere")
+				got, err := s.WithSteps(func(at string) {
+					if at == point {
+						if err := take(s); err != nil {
+							t.Error(err)
+						}
+					}
+				}).Update(context.Background(), runID, set("a", sidecar.Int(1)))
+				wantRefused(t, err, sidecar.RecordAbsent)
+				if got.Result != sidecar.NotDone {
+					t.Error(got.Result)
 				}
-			}
-		})
+				if got := s.Read(runID); got.State != sidecar.Absent {
+					t.Errorf("resurrected: %v", got.State)
+				}
+				if _, err := os.Lstat(filepath.Join(s.Dir, "trash")); err == nil {
+					wantEntries(t, filepath.Join(s.Dir, "trash"))
+				}
+			})
+		}
 	}
 }
 

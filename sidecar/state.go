@@ -74,8 +74,8 @@ const (
 	RecordWrongShape
 	// NamesAnotherRun: the record's run_id is not its directory's name.
 	NamesAnotherRun
-	// TooNew: the record says a contract_version that this package, which
-	// knows version 1, could break.
+	// TooNew: the record has a contract_version that is not 1 or less, the
+	// versions that this package knows how to keep whole.
 	TooNew
 	// NoSpace: no space, or no quota, is left (ENOSPC, EDQUOT).
 	NoSpace

@@ -121,25 +121,30 @@ func TestUpdate(t *testing.T) {
 
 func TestUpdateRefusals(t *testing.T) {
 	for text, want := range map[string]sidecar.Refusal{
-		"": sidecar.RecordUnreadable, `{"run_id": "` + runID + `"`: sidecar.RecordUnreadable,
-		"[]": sidecar.RecordWrongShape, "null": sidecar.RecordWrongShape,
+		`{"run_id": "` + runID + `"`: sidecar.RecordUnreadable, "[]": sidecar.RecordWrongShape,
 		"{}": sidecar.NamesAnotherRun, `{"run_id": "other"}`: sidecar.NamesAnotherRun,
 		`{"run_id": null}`: sidecar.NamesAnotherRun,
 		`{"run_id": "` + runID + `", "contract_version": 99}`: sidecar.TooNew,
 	} {
-		s := sidecar.Store{Dir: tempDir(t)}
-		plant(t, s, runID, text)
-		got, err := s.Update(ctx, runID, func(*sidecar.Record) error {
-			t.Errorf("%q: the change was asked for", text)
-			return nil
-		})
-		wantRefused(t, err, want)
-		if got.Result != sidecar.NotDone {
-			t.Errorf("%q: result %v", text, got.Result)
-		}
-		wantBytes(t, s, text)
-		wantFiles(t, s, "job.json", "job.lock")
+		untouchable(t, text, want)
 	}
+}
+
+// untouchable makes every kind of change of a record that none may change. Each
+// is refused for the same reason, and not a byte is written.
+func untouchable(t *testing.T, text string, want sidecar.Refusal) {
+	t.Helper()
+	s := sidecar.Store{Dir: tempDir(t)}
+	plant(t, s, runID, text)
+	for _, name := range opNames {
+		got, err := opAt(name, early).run(s)
+		wantRefused(t, err, want)
+		if got.Result != sidecar.NotDone || got.Won {
+			t.Errorf("%s of %q: %+v", name, text, got)
+		}
+	}
+	wantBytes(t, s, text)
+	wantFiles(t, s, "job.json", "job.lock")
 }
 
 func TestUpdateChangeFails(t *testing.T) {
@@ -239,7 +244,8 @@ func TestSweepsLeftovers(t *testing.T) {
 	}
 }
 
-func TestGoroutinesLoseNoUpdate(t *testing.T) {
+// TestCaseF14Goroutines lets goroutines add one member each.
+func TestCaseF14Goroutines(t *testing.T) {
 	s := newStore(t, record(runID))
 	s.LockWait = time.Minute
 	var wg sync.WaitGroup

@@ -86,10 +86,13 @@ func mutable(id string, now Reading) error {
 	if own := now.Record.RunID(); own != id {
 		return &RefusedError{id, NamesAnotherRun, fmt.Errorf("run_id is %q", own)}
 	}
-	if version, ok := now.Record.Number("contract_version"); ok && version > contractVersion {
-		return &RefusedError{id, TooNew, fmt.Errorf("contract_version %v, want at most %d", version, contractVersion)}
+	// A version that is no number here may be one to the program that wrote it.
+	version, ok := now.Record.Number("contract_version")
+	if now.Record.Null("contract_version") || ok && version <= contractVersion {
+		return nil
 	}
-	return nil
+	text, _ := now.Record.Raw("contract_version")
+	return &RefusedError{id, TooNew, fmt.Errorf("contract_version %.20s, want at most %d", text, contractVersion)}
 }
 
 // encode returns the bytes to publish, and the record that a reader will make
