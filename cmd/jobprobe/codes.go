@@ -1,0 +1,131 @@
+package main
+
+// code is a word of answers and records, and what it means to a user.
+type code struct {
+	Name    string `json:"code"`
+	Kind    string `json:"kind"`
+	Meaning string `json:"meaning"`
+	// Next is what to do about it; empty if nothing needs doing.
+	Next string `json:"next,omitzero"`
+}
+
+// What a code can be about.
+const (
+	aConclusion = "conclusion"
+	aFinding    = "finding"
+	aSource     = "source"
+	aReason     = "reason"
+	anOutcome   = "outcome"
+	aRefusal    = "refusal"
+	aKillCode   = "kill"
+	aNoticeCode = "notice"
+	anError     = "error"
+)
+
+const (
+	lookAgain  = "Look again later, or from where the record was made."
+	closeIt    = "If you know that it is over, say so with \"jobprobe close\"."
+	readIt     = "Look at the record's job.json; nothing in it was changed."
+	theyAsk    = "Try again: nothing was written, and the next command that looks completes it."
+	beforeIt   = "Look at what it has done before you run it again."
+	notSignals = "Nothing was signalled. Look at the processes yourself."
+)
+
+var codes = []code{
+	{"alive", aConclusion, "A live process holds the recorded pid, and nothing contradicts that it is the recorded one. Only identity_confirmed is a positive identification.", ""},
+	{"process_gone", aConclusion, "The recorded process can run no more code. Only this ends a job.", ""},
+	{"unknown", aConclusion, "Nothing is proved, in either direction.", "Do nothing that assumes an answer. The finding says why."},
+
+	{"not_probed", aFinding, "Nobody looked.", ""},
+	{"identity_confirmed", aFinding, "A live process has the pid, and the kernel's stamp of it is the recorded one.", ""},
+	{"identity_not_recorded", aFinding, "A live process has the pid, and nothing was recorded to compare it with.", "Record the whole output of \"jobprobe identify\" next time."},
+	{"identity_unusable", aFinding, "A live process has the pid, and what was recorded of it cannot be compared: it is malformed, or of another unit.", "Compare the recorded identity with \"jobprobe identify\"."},
+	{"pid_absent", aFinding, "No process has the pid in the namespace that issued it.", ""},
+	{"pid_recycled", aFinding, "The pid belongs to another process now.", "Signal nothing by that number."},
+	{"disappeared_during_probe", aFinding, "The process ended while it was looked at, or has exited and only its number is still held.", ""},
+	{"unusable_pid", aFinding, "The recorded number names no process here. Nothing was asked of the system, which may take such a number for a group or for everyone.", closeIt},
+	{"access_denied", aFinding, "The system refused or hid the answer.", "Ask as the process's owner or as root."},
+	{"identity_unreadable", aFinding, "The pid is held, or may be, and its stamp could not be read or compared with certainty.", lookAgain},
+	{"probe_environment_unusable", aFinding, "The probe cannot see even its own process: /proc is missing or is another namespace's.", "Ask where /proc is mounted."},
+	{"foreign_host", aFinding, "The record belongs to another host.", "Ask there. " + closeIt},
+	{"foreign_boot", aFinding, "The record belongs to another boot, or the boots cannot be compared.", lookAgain + " " + closeIt},
+	{"foreign_pid_namespace", aFinding, "The pid was issued in another pid namespace, as of a container.", "Ask there. " + closeIt},
+	{"foreign_time_namespace", aFinding, "The start time was read in another time namespace, and nothing finer was recorded.", "Ask there."},
+	{"unsupported_platform", aFinding, "This operating system gives processes no identity that could be compared.", ""},
+
+	{"supervisor_exit", aSource, "The job's supervisor saw its exit status.", ""},
+	{"cli_terminal_hook", aSource, "The run reported its own end.", ""},
+	{"mcp_orphan_reaper", aSource, "An observer found the process conclusively gone.", ""},
+	{"spawn_failure", aSource, "The job's command never ran.", ""},
+	{"mcp_kill", aSource, "It was killed by \"jobprobe kill\" or the peer's.", ""},
+	{"lifecycle_cache", aSource, "The lifecycle command knew the end.", ""},
+	{"operator_attested", aSource, "Somebody said so, with \"jobprobe close\".", ""},
+
+	{"succeeded", anOutcome, "The work reported success.", ""},
+	{"failed", anOutcome, "The work reported failure, or never started.", ""},
+	{"cancelled", anOutcome, "The work was stopped.", ""},
+	{"indeterminate", anOutcome, "The process is gone and reported nothing. It may have done its work, or half of it.", beforeIt},
+
+	{"process_gone_without_outcome", aReason, "The process is conclusively gone and nobody saw how it ended.", beforeIt},
+	{"process_gone_notice_recorded_undelivered", aReason, "As process_gone_without_outcome, of a run that left a notice which was not delivered.", "Read the run's own artifacts."},
+	{"spawn_failed", aReason, "The command could not be started.", "The record says why; \"jobprobe status\" shows it."},
+	{"spawn_abandoned", aReason, "Whoever was starting the job is gone, and its command never ran.", "Run it again."},
+	{"no_artifacts", aReason, "The run completed and left no artifacts.", ""},
+	{"run.failed.exit_nonzero", aReason, "The command exited with a status that is not 0.", "\"jobprobe output\" shows what it printed."},
+	{"run.failed.signal", aReason, "A signal ended the command that was not one of ours.", "\"jobprobe output\" shows what it printed."},
+	{"run.timed_out.deadline", aReason, "The command was stopped when its --timeout had passed.", ""},
+	{"run.cancelled.sigterm", aReason, "The supervisor was asked to stop (SIGTERM), and stopped the command.", ""},
+
+	{"unspecified", aRefusal, "Why the record was not changed is not known.", theyAsk},
+	{"absent", aRefusal, "There is no such record, or its directory was moved away.", ""},
+	{"lock_unavailable", aRefusal, "The record's lock was not to be had in time, or at all.", theyAsk},
+	{"unreadable", aRefusal, "The record is damaged.", readIt},
+	{"wrong_shape", aRefusal, "The record is JSON, and no object.", readIt},
+	{"names_another_run", aRefusal, "The record's run_id is not the name of its directory.", readIt},
+	{"too_new", aRefusal, "The record was written by a newer program, whose facts this one might lose.", "Use the newer program."},
+	{"no_space", aRefusal, "The disk or the quota is full.", theyAsk},
+	{"read_only", aRefusal, "The file system is read-only.", theyAsk},
+	{"record_busy", aRefusal, "Another program kept the record from being replaced (Windows).", theyAsk},
+	{"io_error", aRefusal, "The system failed to write the record; the message has its error.", theyAsk},
+
+	{"signalled", aKillCode, "The signal was sent.", ""},
+	{"kill_not_recorded", aKillCode, "The signal was sent, and the record could not be changed to say so.", "The next command that looks records the end."},
+	{"no_such_job", aKillCode, "No job has this run id.", ""},
+	{"job_record_unreadable", aKillCode, "The record is damaged.", readIt},
+	{"job_record_wrong_shape", aKillCode, "The record is JSON, and no object.", readIt},
+	{"job_record_names_another_run", aKillCode, "The record's run_id is not the name of its directory.", readIt},
+	{"no_pid_on_record", aKillCode, "The record names no process.", ""},
+	{"no_recorded_process_identity", aKillCode, "The record has a pid and nothing to tell its process by.", notSignals},
+	{"recorded_identity_unusable", aKillCode, "What the record has to tell the process by cannot be compared.", notSignals},
+	{"unverified_identity", aKillCode, "It could not be proved that the process is the recorded one.", notSignals},
+	{"leader_identity_unreadable", aKillCode, "The process is there, and its stamp could not be read.", "Ask as the process's owner or as root."},
+	{"pid_recycled", aKillCode, "The pid belongs to another process now, which was left alone.", ""},
+	{"leader_group_unreadable", aKillCode, "The process group of the process could not be read.", notSignals},
+	{"leader_group_mismatch", aKillCode, "The process is in another group than the recorded one.", notSignals},
+	{"leader_identity_changed", aKillCode, "The process was replaced while it was looked at.", lookAgain},
+	{"group_belongs_to_another_run", aKillCode, "The processes of the group carry another run's mark.", notSignals},
+	{"group_markers_conflict", aKillCode, "The processes of the group carry the marks of several runs.", notSignals},
+	{"group_scan_incomplete", aKillCode, "Not every process could be looked at.", "Ask as the job's owner or as root."},
+	{"group_gone", aKillCode, "No process of the group is left.", ""},
+	{"group_predates_run", aKillCode, "The group is older than the run.", notSignals},
+	{"group_ownership_unproven", aKillCode, "The leader is gone, and nothing proves that the rest of the group is the run's.", notSignals},
+	{"own_group", aKillCode, "The recorded group is the one that asks.", ""},
+	{"not_owner", aKillCode, "The job belongs to another user.", "Ask as that user."},
+	{"process_gone", aKillCode, "The process had exited before it could be signalled.", ""},
+	{"permission_denied", aKillCode, "The system refused to signal the process.", "Ask as the process's owner or as root."},
+
+	{"delivery_command_is_not_valid_json", aNoticeCode, "The notify command is not JSON.", "Give it as a JSON list of words."},
+	{"delivery_command_is_not_a_list_of_strings", aNoticeCode, "The notify command is no list of words.", "Give it as a JSON list of words."},
+	{"delivery_command_is_empty", aNoticeCode, "The notify command has no words.", "Give it as a JSON list of words."},
+	{"delivery_command_needs_a_sender_and_none_was_given", aNoticeCode, "The notify command has {sender} in it, and the job names none.", "Start jobs with --notify-sender."},
+	{"delivery_cwd_unavailable_at_submit", aNoticeCode, "The directory to notify from was not known when the job was started.", ""},
+	{"delivery_cwd_is_not_a_directory", aNoticeCode, "The directory to notify from is no directory any more.", ""},
+	{"record_not_trusted", aNoticeCode, "Somebody else owns the record or could have written it, so its command was not run.", "Make the record and its directories writable by their owner only."},
+
+	{"no_such_process", anError, "No process has this pid.", ""},
+	{"unknown", anError, "It cannot be told from here.", lookAgain},
+	{"refused", anError, "The command could not be carried out; the message says why.", ""},
+	{"usage", anError, "The command line or the configuration is wrong.", "\"jobprobe COMMAND --help\" shows what it takes."},
+	{"claim_held", anError, "A live job holds the key, or one of which it is not known.", "Wait for the job that the message names."},
+	{"left_running", anError, "The wait was interrupted; the job goes on.", "\"jobprobe wait\" waits for it again."},
+}
