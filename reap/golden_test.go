@@ -47,7 +47,7 @@ func TestGolden(t *testing.T) {
 func replay(t *testing.T, dir string) {
 	g := &golden{world: newWorld(t), dir: dir}
 	g.probe, g.now = nil, nil // the real ones
-	g.home = strings.TrimSuffix(g.Store.Dir, "/mcp/jobs")
+	g.home = filepath.Dir(filepath.Dir(g.Store.Dir)) // which ends in mcp/jobs
 	g.put(runID, g.file("before.json"))
 	if strings.HasPrefix(filepath.Base(dir), "R5-") {
 		g.runFile("notify_outcome.json", `{"ok": true}`)
@@ -165,7 +165,7 @@ func (g *golden) settle(v any) any {
 	case map[string]any:
 		delete(v, "server")
 		if dir, ok := v["run_dir"].(string); ok {
-			v["run_dir"] = strings.Replace(dir, "HOME", g.home, 1)
+			v["run_dir"] = filepath.FromSlash(strings.Replace(dir, "HOME", g.home, 1))
 		}
 		if at, ok := v["finished_at"].(string); ok && g.volatile {
 			if !peerTime.MatchString(at) {
