@@ -1,6 +1,6 @@
 package jobprobe
 
-import "fmt"
+import "github.com/jobprobe/jobprobe/internal/enum"
 
 // Conclusion is what a probe's finding proves. It is closed: only these three
 // values exist, and only [ProcessGone] may end a record.
@@ -101,27 +101,27 @@ func (f Finding) waitable() bool {
 
 // String returns the word used in records and replies, for example
 // "process_gone". A value outside the enumeration prints its number.
-func (c Conclusion) String() string { return enumName(conclusionNames[:], uint8(c), "Conclusion") }
+func (c Conclusion) String() string { return enum.Name(conclusionNames[:], uint8(c), "Conclusion") }
 
 // String returns the word used in records and replies, for example
 // "pid_recycled". A value outside the enumeration prints its number.
-func (f Finding) String() string { return enumName(findingNames[:], uint8(f), "Finding") }
+func (f Finding) String() string { return enum.Name(findingNames[:], uint8(f), "Finding") }
 
 // MarshalText returns the word of [Conclusion.String]. It fails for a value
 // outside the enumeration.
 func (c Conclusion) MarshalText() ([]byte, error) {
-	return enumText(conclusionNames[:], uint8(c), "conclusion")
+	return enum.Text(conclusionNames[:], uint8(c), "conclusion")
 }
 
 // MarshalText returns the word of [Finding.String]. It fails for a value
 // outside the enumeration.
 func (f Finding) MarshalText() ([]byte, error) {
-	return enumText(findingNames[:], uint8(f), "finding")
+	return enum.Text(findingNames[:], uint8(f), "finding")
 }
 
 // UnmarshalText accepts exactly the words that [Conclusion.MarshalText] makes.
 func (c *Conclusion) UnmarshalText(text []byte) error {
-	n, err := enumValue(conclusionNames[:], text, "conclusion")
+	n, err := enum.Value(conclusionNames[:], text, "conclusion")
 	if err == nil {
 		*c = Conclusion(n)
 	}
@@ -130,32 +130,9 @@ func (c *Conclusion) UnmarshalText(text []byte) error {
 
 // UnmarshalText accepts exactly the words that [Finding.MarshalText] makes.
 func (f *Finding) UnmarshalText(text []byte) error {
-	n, err := enumValue(findingNames[:], text, "finding")
+	n, err := enum.Value(findingNames[:], text, "finding")
 	if err == nil {
 		*f = Finding(n)
 	}
 	return err
-}
-
-func enumName(names []string, n uint8, kind string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("%s(%d)", kind, n)
-}
-
-func enumText(names []string, n uint8, kind string) ([]byte, error) {
-	if int(n) < len(names) {
-		return []byte(names[n]), nil
-	}
-	return nil, fmt.Errorf("jobprobe: %s %d has no name", kind, n)
-}
-
-func enumValue(names []string, text []byte, kind string) (uint8, error) {
-	for i, name := range names {
-		if string(text) == name {
-			return uint8(i), nil
-		}
-	}
-	return 0, fmt.Errorf("jobprobe: unknown %s %q", kind, text)
 }

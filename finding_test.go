@@ -93,14 +93,14 @@ func TestConclusionText(t *testing.T) {
 	}
 }
 
-// enum is what both enumerations are.
-type enum interface {
+// words is what both enumerations are.
+type words interface {
 	String() string
 	encoding.TextMarshaler
 }
 
 // testWord writes a value and reads it back.
-func testWord(t *testing.T, value enum, back encoding.TextUnmarshaler, word string) {
+func testWord(t *testing.T, value words, back encoding.TextUnmarshaler, word string) {
 	t.Helper()
 	text, err := value.MarshalText()
 	if err != nil || string(text) != word || value.String() != word {
@@ -113,7 +113,7 @@ func testWord(t *testing.T, value enum, back encoding.TextUnmarshaler, word stri
 
 // refuseText checks that one past the end has no word, and that strangers have
 // no value.
-func refuseText(t *testing.T, past enum, back encoding.TextUnmarshaler) {
+func refuseText(t *testing.T, past words, back encoding.TextUnmarshaler) {
 	t.Helper()
 	if text, err := past.MarshalText(); err == nil {
 		t.Errorf("one past the end has text %q", text)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/jobprobe/jobprobe/internal/enum"
 )
 
 // Marker says what the environment of a process tells of the run that it
@@ -212,17 +214,17 @@ func parseMarker(env []byte) (Marker, string) {
 
 // String returns the word used in replies, for example "none". A value outside
 // the enumeration prints its number.
-func (m Marker) String() string { return enumName(markerNames[:], uint8(m), "Marker") }
+func (m Marker) String() string { return enum.Name(markerNames[:], uint8(m), "Marker") }
 
 // MarshalText returns the word of [Marker.String]. It fails for a value
 // outside the enumeration.
 func (m Marker) MarshalText() ([]byte, error) {
-	return enumText(markerNames[:], uint8(m), "marker")
+	return enum.Text(markerNames[:], uint8(m), "marker")
 }
 
 // UnmarshalText accepts exactly the words that [Marker.MarshalText] makes.
 func (m *Marker) UnmarshalText(text []byte) error {
-	n, err := enumValue(markerNames[:], text, "marker")
+	n, err := enum.Value(markerNames[:], text, "marker")
 	if err == nil {
 		*m = Marker(n)
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -149,23 +148,4 @@ func createdAt(_ *scope, start uint64) (seconds float64, ok bool) {
 func marked(_ *scope, pid int64, runID string) bool {
 	raw, err := unix.SysctlRaw("kern.procargs2", int(pid))
 	return err == nil && markedProcargs(raw, runID)
-}
-
-// errnoOf returns the number in an error of x/sys, 0 for none. An error
-// without a number is EIO: no error may look like success.
-func errnoOf(err error) uint32 {
-	if err == nil {
-		return 0
-	}
-	if errno, ok := err.(syscall.Errno); ok && errno != 0 {
-		return uint32(errno)
-	}
-	return uint32(unix.EIO)
-}
-
-func errnoName(errno uint32) string {
-	if name := unix.ErrnoName(syscall.Errno(errno)); name != "" {
-		return name
-	}
-	return "errno " + strconv.Itoa(int(errno))
 }

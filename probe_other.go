@@ -5,8 +5,6 @@ package jobprobe
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,22 +54,3 @@ func bootTime() time.Time { return time.Time{} }
 func createdAt(*scope, uint64) (seconds float64, ok bool) { return 0, false }
 
 func marked(*scope, int64, string) bool { return false }
-
-// errnoOf returns the number in an error of x/sys, 0 for none. An error
-// without a number is EIO: no error may look like success.
-func errnoOf(err error) uint32 {
-	if err == nil {
-		return 0
-	}
-	if errno, ok := err.(syscall.Errno); ok && errno != 0 {
-		return uint32(errno)
-	}
-	return uint32(unix.EIO)
-}
-
-func errnoName(errno uint32) string {
-	if name := unix.ErrnoName(syscall.Errno(errno)); name != "" {
-		return name
-	}
-	return "errno " + strconv.Itoa(int(errno))
-}

@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 
 func replay(t *testing.T, dir string) {
 	g := &golden{world: newWorld(t), dir: dir}
-	g.probe, g.now = nil, nil // the real ones
+	g.probe, g.now = nil, nil                        // the real ones
 	g.home = filepath.Dir(filepath.Dir(g.Store.Dir)) // which ends in mcp/jobs
 	g.put(runID, g.file("before.json"))
 	if strings.HasPrefix(filepath.Base(dir), "R5-") {

@@ -2,7 +2,8 @@ package sidecar
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/jobprobe/jobprobe/internal/enum"
 )
 
 // Errors that callers branch on.
@@ -113,31 +114,31 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // String returns the word used in replies, for example "wrong_shape".
-func (s State) String() string { return enumName(stateNames[:], uint8(s), "State") }
+func (s State) String() string { return enum.Name(stateNames[:], uint8(s), "State") }
 
 // String returns the word used in replies, for example "written".
-func (r Result) String() string { return enumName(resultNames[:], uint8(r), "Result") }
+func (r Result) String() string { return enum.Name(resultNames[:], uint8(r), "Result") }
 
 // String returns the word used in replies, for example "no_space".
-func (r Refusal) String() string { return enumName(refusalNames[:], uint8(r), "Refusal") }
+func (r Refusal) String() string { return enum.Name(refusalNames[:], uint8(r), "Refusal") }
 
 // MarshalText returns the word of [State.String]. It fails for a value
 // outside the enumeration.
-func (s State) MarshalText() ([]byte, error) { return enumText(stateNames[:], uint8(s), "state") }
+func (s State) MarshalText() ([]byte, error) { return enum.Text(stateNames[:], uint8(s), "state") }
 
 // MarshalText returns the word of [Result.String]. It fails for a value
 // outside the enumeration.
-func (r Result) MarshalText() ([]byte, error) { return enumText(resultNames[:], uint8(r), "result") }
+func (r Result) MarshalText() ([]byte, error) { return enum.Text(resultNames[:], uint8(r), "result") }
 
 // MarshalText returns the word of [Refusal.String]. It fails for a value
 // outside the enumeration.
 func (r Refusal) MarshalText() ([]byte, error) {
-	return enumText(refusalNames[:], uint8(r), "refusal")
+	return enum.Text(refusalNames[:], uint8(r), "refusal")
 }
 
 // UnmarshalText accepts exactly the words that [State.MarshalText] makes.
 func (s *State) UnmarshalText(text []byte) error {
-	n, err := enumValue(stateNames[:], text, "state")
+	n, err := enum.Value(stateNames[:], text, "state")
 	if err == nil {
 		*s = State(n)
 	}
@@ -146,7 +147,7 @@ func (s *State) UnmarshalText(text []byte) error {
 
 // UnmarshalText accepts exactly the words that [Result.MarshalText] makes.
 func (r *Result) UnmarshalText(text []byte) error {
-	n, err := enumValue(resultNames[:], text, "result")
+	n, err := enum.Value(resultNames[:], text, "result")
 	if err == nil {
 		*r = Result(n)
 	}
@@ -155,32 +156,9 @@ func (r *Result) UnmarshalText(text []byte) error {
 
 // UnmarshalText accepts exactly the words that [Refusal.MarshalText] makes.
 func (r *Refusal) UnmarshalText(text []byte) error {
-	n, err := enumValue(refusalNames[:], text, "refusal")
+	n, err := enum.Value(refusalNames[:], text, "refusal")
 	if err == nil {
 		*r = Refusal(n)
 	}
 	return err
-}
-
-func enumName(names []string, n uint8, kind string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("%s(%d)", kind, n)
-}
-
-func enumText(names []string, n uint8, kind string) ([]byte, error) {
-	if int(n) < len(names) {
-		return []byte(names[n]), nil
-	}
-	return nil, fmt.Errorf("sidecar: %s %d has no name", kind, n)
-}
-
-func enumValue(names []string, text []byte, kind string) (uint8, error) {
-	for i, name := range names {
-		if string(text) == name {
-			return uint8(i), nil
-		}
-	}
-	return 0, fmt.Errorf("sidecar: unknown %s %q", kind, text)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jobprobe/jobprobe/internal/enum"
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
@@ -54,16 +55,16 @@ const (
 var claimNames = [...]string{"unknown", "held", "free"}
 
 // String returns the word used in replies, for example "held".
-func (s ClaimState) String() string { return enumName(claimNames[:], uint8(s), "ClaimState") }
+func (s ClaimState) String() string { return enum.Name(claimNames[:], uint8(s), "ClaimState") }
 
 // MarshalText returns the word of [ClaimState.String].
 func (s ClaimState) MarshalText() ([]byte, error) {
-	return enumText(claimNames[:], uint8(s), "claim state")
+	return enum.Text(claimNames[:], uint8(s), "claim state")
 }
 
 // UnmarshalText accepts exactly the words that [ClaimState.MarshalText] makes.
 func (s *ClaimState) UnmarshalText(text []byte) error {
-	n, err := enumValue(claimNames[:], text, "claim state")
+	n, err := enum.Value(claimNames[:], text, "claim state")
 	if err == nil {
 		*s = ClaimState(n)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/enum"
 )
 
 // ErrCallID: the calls of a batch have no ids, or share one.
@@ -84,16 +85,16 @@ const (
 var outcomeNames = [...]string{"unsettled", "committed", "failed", "degraded_to_tool", "superseded"}
 
 // String returns the word used in reports, for example "committed".
-func (o Outcome) String() string { return enumName(outcomeNames[:], uint8(o), "Outcome") }
+func (o Outcome) String() string { return enum.Name(outcomeNames[:], uint8(o), "Outcome") }
 
 // MarshalText returns the word of [Outcome.String].
 func (o Outcome) MarshalText() ([]byte, error) {
-	return enumText(outcomeNames[:], uint8(o), "outcome")
+	return enum.Text(outcomeNames[:], uint8(o), "outcome")
 }
 
 // UnmarshalText accepts exactly the words that [Outcome.MarshalText] makes.
 func (o *Outcome) UnmarshalText(text []byte) error {
-	n, err := enumValue(outcomeNames[:], text, "outcome")
+	n, err := enum.Value(outcomeNames[:], text, "outcome")
 	if err == nil {
 		*o = Outcome(n)
 	}
