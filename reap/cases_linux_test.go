@@ -267,16 +267,15 @@ func recycledStage(s *testproc.Stage) {
 func (k *pack) waitAcross(alive, looked chan<- struct{}, recycled <-chan struct{}, answer chan<- string) {
 	o, reads := k.Observer, 0
 	o.step = func(now step) {
-		switch now {
-		case stepRead:
-			if reads++; reads == 2 {
-				close(looked)
-				<-recycled
-			}
-		case stepProbed:
-			if reads == 1 {
-				close(alive)
-			}
+		if now == stepRead {
+			reads++
+		}
+		switch {
+		case reads == 1 && now == stepProbed:
+			close(alive)
+		case reads == 2 && now == stepRead:
+			close(looked)
+			<-recycled
 		}
 	}
 	w, err := o.Wait(context.Background(), []string{runID}, WaitOptions{MaxWait: 60, Poll: 60})

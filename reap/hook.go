@@ -64,6 +64,8 @@ type Hooked struct {
 	Won bool
 	// Kept: this report came second, and is on record as late_report.
 	Kept bool
+	// Result is what became of the record: of a job that has none, NotDone.
+	Result sidecar.Result
 	// Delivery is notify_delivery as it stands now, nil if there is none, and
 	// State is its summary as in Row.NotifyDeliveryState.
 	Delivery sidecar.Value
@@ -98,7 +100,7 @@ func (o Observer) Hook(ctx context.Context, id string, r Report) (Hooked, error)
 	} else {
 		var got sidecar.Transition
 		got, err = o.mark(ctx, id, r, p.owed())
-		out.Won, out.Delivery = got.Won, deliveryOf(got.Record)
+		out.Won, out.Result, out.Delivery = got.Won, got.Result, deliveryOf(got.Record)
 		out.Kept = err == nil && !got.Won && got.Result != sidecar.Unchanged
 		if err == nil && !silent { // late or not: tell knows whether somebody was told
 			out.Delivery, err = o.tell(until, id, p)

@@ -1,0 +1,189 @@
+package reap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/enum"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// Health is what a check of this machine and store came to.
+type Health uint8
+
+const (
+	// Unchecked is the zero value: it was not looked at, or cannot be told.
+	Unchecked Health = iota
+	// Healthy: nothing is wrong.
+	Healthy
+	// Doubtful: it works, with a limit that the detail names.
+	Doubtful
+	// Broken: jobs cannot be relied on until this is put right.
+	Broken
+)
+
+var healthNames = [...]string{"unchecked", "ok", "warning", "failed"}
+
+// String returns the word used in replies, for example "warning".
+func (h Health) String() string { return enum.Name(healthNames[:], uint8(h), "Health") }
+
+// MarshalText returns the word of [Health.String]. It fails for a value
+// outside the enumeration.
+func (h Health) MarshalText() ([]byte, error) { return enum.Text(healthNames[:], uint8(h), "health") }
+
+// Check is one thing that a diagnosis looked at.
+type Check struct {
+	Name   string `json:"check"`
+	Health Health `json:"state"`
+	Detail string `json:"detail"`
+}
+
+// Diagnose looks at what every answer rests on: the store and its file system,
+// its lock, a whole transaction in a directory that is removed again, how well
+// this system identifies processes, the clock, and the records themselves. No
+// job is observed and no record is changed. A store that does not exist yet is
+// no fault.
+func (o Observer) Diagnose(ctx context.Context) []Check {
+	checks := []Check{o.checkStore()}
+	if checks[0].Health != Broken {
+		checks = append(checks, checkFileSystem(existing(o.Store.Dir)), o.checkTransaction(ctx))
+	}
+	return append(checks, checkIdentity(), o.checkClock(), o.checkRecords())
+}
+
+// existing is a path, or the nearest directory above it that exists.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+func (o Observer) checkStore() Check {
+	c := Check{Name: "store", Health: Healthy, Detail: o.Store.Dir}
+	info, err := os.Stat(o.Store.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Detail += " does not exist yet; the first job makes it"
+	case err != nil:
+		c.Health, c.Detail = Broken, err.Error()
+	case !info.IsDir():
+		c.Health, c.Detail = Broken, c.Detail+" is not a directory"
+	case runtime.GOOS == "windows": // whose modes say nothing
+	case !owned(info):
+		c.Health, c.Detail = Doubtful, c.Detail+" belongs to another user, whose jobs only that user can signal and notify"
+	case info.Mode().Perm()&0o022 != 0:
+		c.Health, c.Detail = Doubtful, fmt.Sprintf("%s has mode %04o: others can write it, so no record's notify command is run", c.Detail, info.Mode().Perm())
+	case info.Mode().Perm()&0o077 != 0:
+		c.Health, c.Detail = Doubtful, fmt.Sprintf("%s has mode %04o: others can read what jobs print", c.Detail, info.Mode().Perm())
+	}
+	return c
+}
+
+// checkTransaction makes a job's record and changes it, in a directory of its
+// own inside the store.
+func (o Observer) checkTransaction(ctx context.Context) Check {
+	c := Check{Name: "transaction"}
+	trial, err := os.MkdirTemp(existing(o.Store.Dir), ".doctor-")
+	if err != nil {
+		return Check{c.Name, Broken, err.Error()}
+	}
+	defer os.RemoveAll(trial)
+	store := sidecar.Store{Dir: trial, LockWait: o.Store.LockWait}
+	id := sidecar.NewRunID(time.Now())
+	err = store.Create(id, sidecar.NewRecord(sidecar.Field{Name: "run_id", Value: sidecar.Text(id)}))
+	if err != nil {
+		return Check{c.Name, Broken, "a record cannot be made: " + err.Error()}
+	}
+	made, err := store.Update(ctx, id, func(r *sidecar.Record) error {
+		r.Set("label", sidecar.Text("changed"))
+		return nil
+	})
+	switch {
+	case err != nil:
+		return Check{c.Name, Broken, "a record cannot be changed: " + err.Error()}
+	case made.Result != sidecar.Written:
+		return Check{c.Name, Doubtful, "a changed record is " + made.Result.String() + ": a loss of power may undo it"}
+	}
+	return Check{c.Name, Healthy, "a record was made, locked, changed and synced"}
+}
+
+func checkIdentity() Check {
+	c := Check{Name: "identity", Health: Doubtful}
+	id, err := jobprobe.Identify(os.Getpid())
+	if err != nil {
+		return Check{c.Name, Broken, err.Error()}
+	}
+	live := jobprobe.Probe(id)
+	switch {
+	case live.Finding != jobprobe.IdentityConfirmed:
+		c.Health, c.Detail = Broken, "this very process is found "+live.Finding.String()
+	case runtime.GOOS == "linux" && id.Boot == "":
+		c.Detail = "no boot id can be trusted here, so a reboot cannot be told from a foreign host"
+	case runtime.GOOS == "linux" && id.Uniq == 0:
+		c.Detail = "the kernel has no unique process numbers (Linux 6.9), so two processes with one pid in one clock tick look the same"
+	default:
+		c.Health, c.Detail = Healthy, "this process is confirmed by "+cmp.Or(id.UniqKind, id.StartUnit)
+	}
+	return c
+}
+
+// checkClock compares the clock with the newest end on record. No verdict rests
+// on the clock; times in records do.
+func (o Observer) checkClock() Check {
+	now := o.clock()
+	c := Check{"clock", Healthy, sidecar.FormatTime(now)}
+	ids, _ := o.Store.IDs()
+	for _, id := range ids {
+		rec := o.Store.Read(id).Record
+		if rec == nil {
+			continue
+		}
+		text, _ := rec.Text("finished_at")
+		if at, ok := sidecar.ParseTime(text); ok && at.Sub(now) > time.Minute {
+			return Check{c.Name, Doubtful, c.Detail + " is before the end of " + id + ", " + text}
+		}
+	}
+	return c
+}
+
+func (o Observer) checkRecords() Check {
+	c := Check{Name: "records"}
+	ids, err := o.Store.IDs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Check{c.Name, Broken, err.Error()}
+	}
+	found := map[string]int{}
+	for _, id := range ids {
+		switch got := o.Store.Read(id); {
+		case got.State == sidecar.Absent:
+		case got.State != sidecar.OK:
+			found["damaged"]++
+		case field(got.Record, "run_id") == nil:
+			found["without a run id"]++
+		}
+		if temps, _ := filepath.Glob(filepath.Join(o.Store.Dir, id, ".job.json.*.tmp")); len(temps) > 0 {
+			found["with what a crashed writer left, which the next change removes"]++
+		}
+	}
+	c.Health, c.Detail = Healthy, fmt.Sprintf("%d jobs", len(ids))
+	for _, what := range []string{"damaged", "without a run id", "with what a crashed writer left, which the next change removes"} {
+		if found[what] > 0 {
+			c.Health = Doubtful
+			c.Detail += fmt.Sprintf(", %d %s", found[what], what)
+		}
+	}
+	c.Detail = strings.TrimSpace(c.Detail)
+	return c
+}

@@ -1,0 +1,97 @@
+package reap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// held counts this process's descriptors and goroutines.
+func held(t *testing.T) (files, goroutines int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(entries), runtime.NumGoroutine()
+}
+
+// A wait leaves no descriptor and no goroutine behind, however it ended.
+func TestWaitLeavesNothing(t *testing.T) {
+	o, ids := benchStore(t, 30, self(t)) // live
+	lost := func(id string) {
+		rec := benchRecord(t, id, jobprobe.Identity{}, set("pid", fmt.Sprint(absentPID)), set("process_identity", "null"), set("supervisor", "null"))
+		writeFile(t, o.recordPath(id), string(rec.Append(nil)))
+	}
+	for _, id := range ids[1:10] {
+		lost(id)
+	}
+	swept, err := o.Sweep(t.Context(), false)
+	if err != nil || len(swept.Ended) != 9 {
+		t.Fatal(swept, err)
+	}
+	// One more, whose end cannot be written.
+	lost(ids[0])
+	o.Store.LockWait = time.Millisecond
+	defer holdLock(t, filepath.Join(o.Store.Dir, ids[0], "job.lock"))()
+	ids = append(ids, ids[0], "nobody", "", "../x")
+	given, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := o.Wait(t.Context(), ids, WaitOptions{}); err != nil { // what is opened once for all is open
+		t.Fatal(err)
+	}
+	files, goroutines := held(t)
+	for name, wait := range map[string]func() (Waiting, error){
+		"look":   func() (Waiting, error) { return o.Wait(t.Context(), ids, WaitOptions{}) },
+		"window": func() (Waiting, error) { return o.Wait(t.Context(), ids, WaitOptions{MaxWait: 0.1, Poll: 0.05}) },
+		"any": func() (Waiting, error) {
+			return o.Wait(t.Context(), ids, WaitOptions{MaxWait: 60, Poll: 60, Any: true})
+		},
+		"given up":  func() (Waiting, error) { return o.Wait(given, ids, WaitOptions{MaxWait: 60, Poll: 60}) },
+		"no job":    func() (Waiting, error) { return o.Wait(t.Context(), nil, WaitOptions{MaxWait: 60, Poll: 60}) },
+		"all ended": func() (Waiting, error) { return o.Wait(t.Context(), ids[1:10], WaitOptions{MaxWait: 60, Poll: 60}) },
+	} {
+		for range 3 {
+			if _, err := wait(); err != nil && given.Err() == nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			// The runtime takes a moment to forget a goroutine that is over.
+			left := 0
+			for range 1_000_000 {
+				if left = runtime.NumGoroutine(); left <= goroutines {
+					break
+				}
+				runtime.Gosched()
+			}
+			if now, _ := held(t); now != files || left > goroutines {
+				stacks := make([]byte, 1<<16)
+				t.Errorf("%s: %d descriptors and %d goroutines, had %d and %d\n%s", name,
+					now, left, files, goroutines, stacks[:runtime.Stack(stacks, true)])
+			}
+		}
+	}
+}
+
+// Root writes the end of somebody else's job, and leaves the record theirs.
+func TestRootKeepsTheOwner(t *testing.T) {
+	needRoot(t)
+	k := newPack(t)
+	k.record(set("pid", fmt.Sprint(absentPID)), set("pid_create_time", "1700000000.25"))
+	chown(t, k.path())
+	must(t, os.Chmod(k.path(), 0o640))
+	before := k.Store.Read(runID).File
+	job, err := k.Status(t.Context(), runID)
+	must(t, err)
+	after := k.Store.Read(runID)
+	if !job.Terminal || after.State != sidecar.OK || after.File.ModTime.Equal(before.ModTime) {
+		t.Errorf("not written: %+v", job)
+	}
+	if after.File.UID != nobody || after.File.GID != nobody || after.File.Mode != 0o640 {
+		t.Errorf("the record is now of %d:%d with mode %o", after.File.UID, after.File.GID, after.File.Mode)
+	}
+}
