@@ -42,7 +42,7 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	s.step.reach("locked")
 	now := reading(h.read(recordName))
 	s.step.reach("read")
-	if err := mutable(id, now); err != nil {
+	if err := now.Rewritable(id); err != nil {
 		return Change{}, err
 	}
 	next := now.Record.Clone()
@@ -70,10 +70,12 @@ func (s Store) Update(ctx context.Context, id string, change func(*Record) error
 	return Change{Written, published}, nil
 }
 
-// mutable refuses what must not be rewritten: what is damaged, because nobody
-// knows what a new record would lose; what names another run, because two runs
-// would share one end; and what a newer program may understand differently.
-func mutable(id string, now Reading) error {
+// Rewritable returns nil if a record read as that of run id may be changed, and
+// else the [*RefusedError] of every change: what is damaged may not, because
+// nobody knows what a new record would lose; nor what names another run, because
+// two runs would share one end; nor what a newer program may understand
+// differently.
+func (now Reading) Rewritable(id string) error {
 	switch now.State {
 	case OK:
 	case Absent:

@@ -47,6 +47,7 @@ type cli struct {
 	Sweep    sweepCmd    `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
 	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
 	Claims   claimsCmd   `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
+	Doctor   doctorCmd   `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
 	Explain  explainCmd  `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
