@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -98,21 +99,10 @@ func (o Observer) List(ctx context.Context, opt ListOptions) (Listing, error) {
 // meanwhile has no row.
 func (o Observer) rows(ctx context.Context, ids []string) ([]Row, error) {
 	looks := make([]look, len(ids))
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(len(ids), runtime.GOMAXPROCS(0)*2) {
-		wg.Go(func() {
-			for i := range next {
-				looks[i], _ = o.observe(ctx, ids[i]) // IDs returns valid ids only
-			}
-		})
-	}
-	for i := range ids {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
+	err := each(ctx, len(ids), func(i int) {
+		looks[i], _ = o.observe(ctx, ids[i]) // IDs returns valid ids only
+	})
+	if err != nil {
 		return nil, err
 	}
 	rows := make([]Row, 0, len(ids))
@@ -122,6 +112,26 @@ func (o Observer) rows(ctx context.Context, ids []string) ([]Row, error) {
 		}
 	}
 	return rows, nil
+}
+
+// each calls do for every number below n, several at a time, until ctx is done.
+// The error is the context's.
+func each(ctx context.Context, n int, do func(i int)) error {
+	var taken atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)*2) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				i := int(taken.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				do(i)
+			}
+		})
+	}
+	workers.Wait()
+	return ctx.Err()
 }
 
 func (o Observer) row(l *look) Row {

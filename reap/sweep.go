@@ -24,7 +24,7 @@ type Sweep struct {
 }
 
 // Swept is one job of a sweep, and why it stands where it does: the finding
-// of the probe, a sidecar.Refusal, or a sidecar.State.
+// of the probe, spawn_abandoned, a sidecar.Refusal, or a sidecar.State.
 type Swept struct {
 	RunID  string `json:"run_id"`
 	Reason string `json:"reason"`
@@ -32,38 +32,49 @@ type Swept struct {
 
 // Sweep observes every job once, so that those whose process is conclusively
 // gone are ended although nobody asks for them. A dry run writes nothing and
-// says what would be ended.
+// says what would be ended. Jobs are observed several at a time and answered in
+// the order of a listing. The error is the store's, or the context's, and then
+// the answer is empty.
 func (o Observer) Sweep(ctx context.Context, dryRun bool) (Sweep, error) {
 	s := Sweep{Ended: []Swept{}, Refused: []Swept{}, Unresolved: []Swept{}, Unusable: []Swept{}, DryRun: dryRun}
 	ids, err := o.Store.IDs()
 	if err != nil {
 		return s, err
 	}
-	for _, id := range ids {
-		if err := ctx.Err(); err != nil {
-			return s, err
+	looks := make([]look, len(ids))
+	err = each(ctx, len(ids), func(i int) {
+		// IDs returns valid ids only.
+		if looks[i], _ = o.examine(ids[i]); !dryRun {
+			o.settle(ctx, &looks[i])
 		}
-		l, err := o.examine(id)
-		if err != nil || l.reading.State == sidecar.Absent {
-			continue
-		}
-		s.Observed++
-		swept := Swept{id, l.live.Finding.String()}
-		due := l.due != nothingDue
-		if !dryRun {
-			o.settle(ctx, &l)
-			due = due || l.won
-		}
-		switch {
-		case l.record() == nil:
-			s.Unusable = append(s.Unusable, Swept{id, l.reading.State.String()})
-		case l.refused != nil:
-			s.Refused = append(s.Refused, Swept{id, *refusal(l.refused)})
-		case due && (dryRun || l.won):
-			s.Ended = append(s.Ended, swept)
-		case !l.record().Ended() && l.live.Conclusion == jobprobe.Unknown:
-			s.Unresolved = append(s.Unresolved, swept)
-		}
+	})
+	if err != nil {
+		return s, err
+	}
+	for i := range looks {
+		s.add(&looks[i])
 	}
 	return s, nil
+}
+
+// add sorts one look into the answer. A job that was removed meanwhile is none.
+func (s *Sweep) add(l *look) {
+	if l.reading.State == sidecar.Absent {
+		return
+	}
+	s.Observed++
+	swept := Swept{l.id, l.live.Finding.String()}
+	if l.due == abandonDue {
+		swept.Reason = reasonAbandoned
+	}
+	switch {
+	case l.record() == nil:
+		s.Unusable = append(s.Unusable, Swept{l.id, l.reading.State.String()})
+	case l.refused != nil:
+		s.Refused = append(s.Refused, Swept{l.id, *refusal(l.refused)})
+	case l.won, s.DryRun && l.due != nothingDue:
+		s.Ended = append(s.Ended, swept)
+	case !derive(l).terminal && l.live.Conclusion == jobprobe.Unknown:
+		s.Unresolved = append(s.Unresolved, swept)
+	}
 }
