@@ -34,17 +34,32 @@ func TestGolden(t *testing.T) {
 	if root == "" {
 		t.Skip("JOBPROBE_GOLDEN is not set")
 	}
-	cases, err := filepath.Glob(filepath.Join(root, "*", "ops.txt"))
+	cases, err := filepath.Glob(filepath.Join(root, "*", "before.json"))
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no case below %s: %v", root, err)
 	}
-	for _, ops := range cases {
-		dir := filepath.Dir(ops)
-		t.Run(filepath.Base(dir), func(t *testing.T) { replay(t, dir) })
+	replies, _ := filepath.Glob(filepath.Join(root, "*", "[0-9]*-*.json"))
+	compared := map[string]int{}
+	for _, before := range cases {
+		dir := filepath.Dir(before)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			for _, verb := range replay(t, dir) {
+				compared[verb]++
+			}
+		})
+	}
+	sum := 0
+	for _, n := range compared {
+		sum += n
+	}
+	t.Logf("count: %d cases, and of each operation %v", len(cases), compared)
+	if sum != len(replies) && !t.Failed() {
+		t.Errorf("%d operations, but %d replies are recorded", sum, len(replies))
 	}
 }
 
-func replay(t *testing.T, dir string) {
+// replay performs the operations of a case, and returns them.
+func replay(t *testing.T, dir string) (verbs []string) {
 	g := &golden{world: newWorld(t), dir: dir}
 	g.probe, g.now = nil, nil                        // the real ones
 	g.home = filepath.Dir(filepath.Dir(g.Store.Dir)) // which ends in mcp/jobs
@@ -56,12 +71,14 @@ func replay(t *testing.T, dir string) {
 	g.volatile = before.State == sidecar.OK && !before.Record.Ended() && g.file("after.json") != g.file("before.json")
 	for i, op := range strings.Split(strings.TrimSpace(g.file("ops.txt")), "\n") {
 		verb, args, _ := strings.Cut(op, " ")
+		verbs = append(verbs, verb)
 		if verb == "kill" {
-			continue // see TestKillGolden
+			continue // see TestKillGolden, on systems with process groups
 		}
 		g.compare(op, g.file(fmt.Sprintf("%d-%s.json", i+1, verb)), g.run(verb, args))
 	}
 	g.after()
+	return verbs
 }
 
 func (g *golden) file(name string) string {

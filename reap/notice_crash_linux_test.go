@@ -125,7 +125,7 @@ func TestPoint12CrashAnywhere(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d crashes left: %v", len(points), left)
+	t.Logf("count: an observer was killed at %d system calls, which left %v", len(points), left)
 	for _, state := range []string{
 		"no end, 0 told", pendingNotice + ", 0 told", unknownNotice + ", 0 told", unknownNotice + ", 1 told",
 	} {
