@@ -27,8 +27,9 @@ const (
 // observes each job once.
 //
 // The window holds whatever else happens: a job whose lock is held by
-// somebody who does not answer is then told of as it was last seen. The error
-// is the context's; the answer is then of that moment.
+// somebody who does not answer is then told of as it was last seen. Only a
+// first look that is held up so is given a second, if the window is shorter.
+// The error is the context's; the answer is then of that moment.
 func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Waiting, error) {
 	window, poll := clamp(opt.MaxWait, 0, 600), clamp(opt.Poll, 0.05, 60)
 	outer := ctx
