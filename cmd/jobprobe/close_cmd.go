@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type closeCmd struct {
@@ -13,15 +14,18 @@ type closeCmd struct {
 }
 
 func (cmd *closeCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
-	if _, err := obs.Close(ctx, cmd.RunID, cmd.Attest); err != nil {
+	got, err := obs.Close(ctx, cmd.RunID, cmd.Attest)
+	if err != nil {
 		return err
 	}
+	c.unsynced(cmd.RunID, got.Result)
 	if c.json {
 		return c.document(struct {
-			RunID  string `json:"run_id"`
-			Closed bool   `json:"closed"`
-		}{cmd.RunID, true})
+			RunID  string         `json:"run_id"`
+			Closed bool           `json:"closed"`
+			Result sidecar.Result `json:"result"`
+		}{cmd.RunID, true, got.Result})
 	}
-	_, err := fmt.Fprintf(c.out, "%s closed\n", cmd.RunID)
+	_, err = fmt.Fprintf(c.out, "%s closed\n", cmd.RunID)
 	return err
 }

@@ -59,6 +59,21 @@ func (c *console) table(rows [][]string) error {
 	return w.Flush()
 }
 
+// unsynced says of a record that was written if a loss of power may undo that.
+func (c *console) unsynced(id string, r sidecar.Result) {
+	if r == sidecar.WrittenUnsynced {
+		fmt.Fprintf(c.err, "jobprobe: the record of %s is published, its durability is not confirmed\n", id)
+	}
+}
+
+// reason is a job's reason code, or else why its end is not on record.
+func reason(code, refused *string) string {
+	if code == nil && refused != nil {
+		return "not recorded: " + *refused
+	}
+	return deref(code)
+}
+
 // printable replaces what could steer a terminal: records are written by
 // whoever may write them.
 func printable(s string) string {

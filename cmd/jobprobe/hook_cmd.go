@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type hookCmd struct {
@@ -25,6 +26,7 @@ type hooked struct {
 	Recorded       bool           `json:"recorded"` // this report is the job's end
 	Late           bool           `json:"late"`     // another end was on record before
 	Kept           bool           `json:"kept"`     // and this report is its late_report
+	Result         sidecar.Result `json:"result"`
 	NotifyDelivery jsontext.Value `json:"notify_delivery"`
 	DeliveryState  string         `json:"notify_delivery_state"`
 }
@@ -49,6 +51,7 @@ func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	case late:
 		fmt.Fprintf(c.err, "jobprobe: %s had ended already, and this report was not the first to come late: it was dropped\n", cmd.RunID)
 	}
+	c.unsynced(cmd.RunID, got.Result)
 	if got.State != "none" && got.State != "delivered" {
 		fmt.Fprintf(c.err, "jobprobe: notice %s: %s\n", got.State, plain(got.Delivery))
 	}
@@ -56,7 +59,7 @@ func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		return nil
 	}
 	return c.document(hooked{
-		RunID: cmd.RunID, Recorded: got.Won, Late: late, Kept: got.Kept,
+		RunID: cmd.RunID, Recorded: got.Won, Late: late, Kept: got.Kept, Result: got.Result,
 		NotifyDelivery: got.Delivery, DeliveryState: got.State,
 	})
 }

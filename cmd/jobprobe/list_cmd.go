@@ -37,7 +37,7 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 			state = job.RecordState
 		}
 		rows = append(rows, []string{
-			job.RunID, state, deref(job.Outcome), deref(job.ReasonCode),
+			job.RunID, state, deref(job.Outcome), reason(job.ReasonCode, job.Refused),
 			age(job.SubmittedAt, now), plain(job.Label),
 		})
 	}

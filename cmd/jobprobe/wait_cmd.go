@@ -46,7 +46,7 @@ func printWait(c *console, w *reap.Waiting) error {
 			fmt.Fprintf(c.err, "jobprobe: %s\n", run.Error.Message)
 			continue
 		}
-		detail := deref(run.ReasonCode)
+		detail := reason(run.ReasonCode, run.Refused)
 		if code := plain(run.ExitCode); code != "" {
 			detail = "exit code " + code
 		}
