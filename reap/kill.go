@@ -63,7 +63,8 @@ type killing struct {
 // the system has one (see [jobprobe.Process.SignalGroup]). Of a group whose
 // leader is gone the members must carry the run's marker; each of them is
 // signalled through a handle of its own. Windows has no groups: the process
-// alone is terminated, and what it started is not known.
+// is terminated, with all of the job object of its run if package spawn has put
+// it into one; what is left of it then is not known.
 //
 // The kill becomes the run's end (status "killed", outcome "cancelled", source
 // "mcp_kill") together with the signal, under the record's lock, so that no

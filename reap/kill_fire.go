@@ -34,7 +34,7 @@ func (t *target) fireMarks(sig syscall.Signal) error {
 		var err error
 		switch {
 		case m.pin != nil && m.pin.Probe().Finding == jobprobe.IdentityConfirmed:
-			err = m.pin.Signal(sig)
+			err = t.signalOne(m, sig)
 		case m.pin == nil && jobprobe.Probe(m.id).Finding == jobprobe.IdentityConfirmed:
 			err = killNumber(m.id.PID, sig)
 		default:

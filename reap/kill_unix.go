@@ -43,6 +43,9 @@ func signalName(sig syscall.Signal) string {
 	return sig.String()
 }
 
+// signalOne signals a pinned process.
+func (t *target) signalOne(m mark, sig syscall.Signal) error { return m.pin.Signal(sig) }
+
 // killNumber signals a process by its number, where it cannot be pinned.
 func killNumber(pid int64, sig syscall.Signal) error {
 	return unix.Kill(int(pid), sig)

@@ -3,6 +3,8 @@ package reap
 import (
 	"errors"
 	"syscall"
+
+	"github.com/jobprobe/jobprobe/internal/winjob"
 )
 
 // groups is false: a record names one process, and no group of it.
@@ -21,6 +23,15 @@ func signalName(sig syscall.Signal) string {
 		return "SIGKILL"
 	}
 	return "SIGTERM"
+}
+
+// signalOne ends a pinned process, and with it the run's job object, if it is
+// in one: all that the job has started.
+func (t *target) signalOne(m mark, sig syscall.Signal) error {
+	if winjob.End(t.runID, uint32(m.id.PID)) == nil {
+		return nil
+	}
+	return m.pin.Signal(sig)
 }
 
 func killNumber(int64, syscall.Signal) error      { return errors.ErrUnsupported }

@@ -29,8 +29,8 @@ const (
 
 // attend waits for the command, stops it when its time is up or the
 // supervisor is told to end, and collects it.
-func attend(cmd *exec.Cmd, id jobprobe.Identity, t *task, told <-chan os.Signal) cause {
-	exited := uncollected(cmd, id)
+func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal) cause {
+	exited := uncollected(h.cmd, id)
 	var up <-chan time.Time
 	if t.Timeout > 0 {
 		up = time.After(t.Timeout)
@@ -44,10 +44,10 @@ func attend(cmd *exec.Cmd, id jobprobe.Identity, t *task, told <-chan os.Signal)
 		why = interrupted
 	}
 	if why != unstopped {
-		stopGroup(cmd, exited, t.Grace)
+		stopGroup(h, exited, t.Grace)
 	}
-	if cmd.ProcessState == nil {
-		cmd.Wait() // its error only repeats ProcessState
+	if h.cmd.ProcessState == nil {
+		h.cmd.Wait() // its error only repeats ProcessState
 	}
 	return why
 }
@@ -74,15 +74,18 @@ func uncollected(cmd *exec.Cmd, id jobprobe.Identity) <-chan struct{} {
 
 // stopGroup asks the job to end, and ends it when the grace is over. What is
 // left of the group when the command has gone is ended too.
-func stopGroup(cmd *exec.Cmd, exited <-chan struct{}, grace time.Duration) {
-	signalGroup(cmd, syscall.SIGTERM)
+func stopGroup(h *held, exited <-chan struct{}, grace time.Duration) {
+	h.signal(syscall.SIGTERM)
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	select {
 	case <-exited:
+		if h.cmd.ProcessState != nil {
+			return // collected: the group's number may be another's
+		}
 	case <-over.C:
 	}
-	signalGroup(cmd, syscall.SIGKILL)
+	h.signal(syscall.SIGKILL)
 	<-exited
 }
 

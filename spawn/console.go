@@ -57,15 +57,14 @@ func openSink(t *task) (*sink, error) {
 	}
 	defer doneW.Close()
 	out := &sink{w, []byte(rand.Text() + rand.Text()), doneR}
-	keeper := exec.Cmd{
-		Path:        self,
-		Args:        []string{keepName, log, strconv.FormatInt(t.LogMax, 10), string(out.token)},
-		Dir:         rootDir(self),
-		Stdin:       r,
-		Stdout:      doneW,
-		SysProcAttr: detached(),
-	}
-	if err := keeper.Start(); err != nil {
+	_, err = startDetached(exec.Cmd{
+		Path:   self,
+		Args:   []string{keepName, log, strconv.FormatInt(t.LogMax, 10), string(out.token)},
+		Dir:    rootDir(self),
+		Stdin:  r,
+		Stdout: doneW,
+	})
+	if err != nil {
 		out.Close()
 		return nil, err
 	}

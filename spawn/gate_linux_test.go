@@ -55,7 +55,7 @@ func (g *gate) supervisor() *exec.Cmd {
 	}
 	return &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{superviseName, gateRun}, Dir: "/",
-		Stdin: &spec, SysProcAttr: detached(),
+		Stdin: &spec, SysProcAttr: detached()[0],
 	}
 }
 

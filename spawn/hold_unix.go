@@ -159,7 +159,7 @@ func closeInherited() {
 
 // detached puts the supervisor into a session of its own, so that no
 // terminal's signals reach it.
-func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func detached() []*syscall.SysProcAttr { return []*syscall.SysProcAttr{{Setsid: true}} }
 
 // program is the path of this program. On Linux it is the running one, even
 // if the file has been replaced.
@@ -173,10 +173,10 @@ func program() (string, error) {
 // rootDir keeps no file system busy.
 func rootDir(string) string { return "/" }
 
-// signalGroup signals the command's group. Its leader is not collected yet, so
-// the group is no other's.
-func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {
-	if pid := cmd.Process.Pid; pid > 1 {
+// signal signals the command's group. Its leader is not collected yet, so the
+// group is no other's.
+func (h *held) signal(sig syscall.Signal) {
+	if pid := h.cmd.Process.Pid; pid > 1 {
 		unix.Kill(-pid, sig)
 	}
 }

@@ -10,39 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
-
-// pin holds a process of a job until the end of the test.
-func pin(t *testing.T, who jobprobe.Identity) *jobprobe.Process {
-	t.Helper()
-	p, err := jobprobe.Open(who)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-// send sends a signal that must arrive.
-func send(t *testing.T, p *jobprobe.Process, sig syscall.Signal) {
-	t.Helper()
-	if err := p.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// kill kills a process and returns when it is dead.
-func kill(t *testing.T, who jobprobe.Identity) {
-	t.Helper()
-	p := pin(t, who)
-	send(t, p, syscall.SIGKILL)
-	if _, err := p.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // state is the letter of a process's state, 0 if it has none.
 func state(pid int64) byte {

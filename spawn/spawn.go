@@ -369,19 +369,21 @@ func supervised(ctx context.Context, t task) (report, error) {
 	if err != nil {
 		return report{}, err
 	}
-	cmd := exec.Cmd{
-		Path:        self,
-		Args:        []string{superviseName, t.RunID},
-		Dir:         rootDir(self),
-		Env:         unmarked(os.Environ()),
-		Stdin:       &spec,
-		SysProcAttr: detached(),
-	}
-	out, err := cmd.StdoutPipe()
+	out, w, err := os.Pipe()
 	if err != nil {
 		return report{}, err
 	}
-	if err := cmd.Start(); err != nil {
+	defer out.Close()
+	cmd, err := startDetached(exec.Cmd{
+		Path:   self,
+		Args:   []string{superviseName, t.RunID},
+		Dir:    rootDir(self),
+		Env:    unmarked(os.Environ()),
+		Stdin:  &spec,
+		Stdout: w,
+	})
+	w.Close()
+	if err != nil {
 		return report{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { out.Close() })
@@ -396,6 +398,19 @@ func supervised(ctx context.Context, t task) (report, error) {
 		return report{}, errors.New("the supervisor ended without a report")
 	}
 	return rep, nil
+}
+
+// startDetached starts a process that is to outlive this one, as far apart from
+// it as the system allows.
+func startDetached(like exec.Cmd) (cmd *exec.Cmd, err error) {
+	for _, attr := range detached() {
+		again := like
+		cmd, again.SysProcAttr = &again, attr
+		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) {
+			break
+		}
+	}
+	return cmd, err
 }
 
 func identityValue(id jobprobe.Identity) sidecar.Value {

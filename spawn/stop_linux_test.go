@@ -21,23 +21,6 @@ const (
 	polite = `trap "exit 9" TERM; echo ready; while :; do sleep 600 & wait; done`
 )
 
-// began starts a job that must start, and returns once it has printed a line.
-func began(t *testing.T, store sidecar.Store, req Request) Handle {
-	t.Helper()
-	h, err := Start(t.Context(), store, req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the job has begun", func() bool { return strings.Contains(console(t, store, h.RunID), "\n") })
-	return h
-}
-
-// ending is how a job stands, in one line.
-func ending(job reap.Job) string {
-	return fmt.Sprintln(job.Status, text(job.Outcome), text(job.ReasonCode),
-		string(job.ExitCode), string(job.Signal), string(job.TerminalSource))
-}
-
 // Why a job ended is told apart, and its exit status is kept whatever that was.
 func TestStopCauses(t *testing.T) {
 	const soon, long = time.Millisecond, time.Hour

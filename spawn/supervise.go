@@ -110,7 +110,7 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	if err != nil {
 		return 1
 	}
-	why := attend(w.cmd, rep.Identity, &t, told)
+	why := attend(w.held, rep.Identity, &t, told)
 	end := endOf(w.cmd.ProcessState, why)
 	w.out.settle()
 	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
