@@ -140,9 +140,10 @@ func BenchmarkWake(b *testing.B) {
 	var waits, floors []time.Duration
 	for b.Loop() {
 		for range 200 {
-			id := fmt.Sprintf("20260801T%06d-abcdef", len(waits))
-			waits = append(waits, o.waitForDeath(b, id))
-			floors = append(floors, o.pollForDeath(b, id))
+			// Each has a new directory, whose lock is to be made.
+			id := fmt.Sprintf("20260801T%06d-", len(waits))
+			waits = append(waits, o.waitForDeath(b, id+"abcdef"))
+			floors = append(floors, o.pollForDeath(b, id+"fedcba"))
 		}
 	}
 	b.ReportMetric(quantile(waits, 0.5)/quantile(floors, 0.5), "ratio-p50")
