@@ -30,6 +30,10 @@ var (
 // exactly while that run has no recorded end. There is no lease and nothing to
 // renew or release: whoever asks next observes the holder, which also ends it
 // if its process is conclusively gone.
+//
+// An end that the run reports of itself, or that a kill records together with
+// its signal, frees the claim although the run's processes may still be on
+// their way out: wait for those with [jobprobe.Open] where that matters.
 type Claim struct {
 	Key string `json:"key"`
 	// Holder is the run id that the claim names.

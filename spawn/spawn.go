@@ -23,6 +23,9 @@ import (
 
 // Errors that refuse a request before anything is written.
 var (
+	// ErrNoInit: this program does not call [Init] first in main. The
+	// supervisor is this program again, which would run as what it is.
+	ErrNoInit     = errors.New("spawn: Init was not called first in main")
 	ErrNoCommand  = errors.New("spawn: no command given")
 	ErrBadCommand = errors.New("spawn: a command word holds a NUL byte")
 	ErrBadEnv     = errors.New("spawn: an environment entry is not NAME=VALUE")
@@ -117,11 +120,13 @@ type Handle struct {
 const maxReservations = 8
 
 // Start starts a job in a store and returns once its identity is durable and
-// its command runs. The job does not depend on the caller afterwards.
+// its command runs. The job does not depend on the caller afterwards. The
+// program must call [Init] first in main: it is also the job's supervisor.
 //
-// The error is a *ClaimHeldError if the claim is held, and a *FailedError if
-// the job got as far as a record; otherwise nothing of it is left on disk. ctx bounds the call, not the job: a job that
-// had started when ctx ended is returned as started.
+// The error is a [*ClaimHeldError] if the claim is held, and a [*FailedError] if
+// the job got as far as a record; otherwise nothing of it is left on disk. ctx
+// bounds the call, not the job: a job that had started when ctx ended is
+// returned as started.
 func Start(ctx context.Context, store sidecar.Store, req Request) (Handle, error) {
 	dir, err := filepath.Abs(store.Dir)
 	if err != nil {
@@ -209,6 +214,9 @@ func (r *Request) observer(obs reap.Observer) reap.Observer {
 
 // check refuses what no operating system would start, and makes Dir absolute.
 func (r *Request) check() error {
+	if !initialized {
+		return ErrNoInit
+	}
 	if len(r.Argv) == 0 || r.Argv[0] == "" {
 		return ErrNoCommand
 	}

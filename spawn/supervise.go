@@ -22,10 +22,12 @@ const (
 	holdName      = "jobprobe-hold"
 )
 
-// Init must be called first in main, before flags are read. In a process
-// that was started for a job, as its supervisor for example, it does that duty and does not
-// return; in any other it returns at once.
+// Init must be called first in main, and in TestMain, before flags are read. In
+// a process that was started for a job, as its supervisor for example, it does
+// that duty and does not return; in any other it returns at once. Without it no
+// job is started: see [ErrNoInit].
 func Init() {
+	initialized = true
 	switch os.Args[0] {
 	case superviseName:
 		os.Exit(supervise(os.Stdin, os.Stdout))
@@ -35,6 +37,10 @@ func Init() {
 		os.Exit(keep(os.Args[1:], os.Stdin, os.Stdout))
 	}
 }
+
+// initialized says that Init was called, so that a supervisor which is this
+// program again will not run main.
+var initialized bool
 
 // task is what the supervisor is told on its standard input, as a gob: words
 // and paths are bytes, which JSON cannot carry.
