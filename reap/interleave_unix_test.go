@@ -256,20 +256,18 @@ func TestPoint4EveryPairAtEveryStep(t *testing.T) {
 }
 
 // Several writers go on in any order, step by step, and some die on the way.
-func TestPoint4Interleavings(t *testing.T) { interleave(t) }
+func TestPoint4Interleavings(t *testing.T) { interleave(t, 1) }
 
 func TestStressPoint4Interleavings(t *testing.T) {
 	if os.Getenv("JOBPROBE_STRESS") == "" {
 		t.Skip("JOBPROBE_STRESS is not set")
 	}
-	for range 30 {
-		interleave(t)
-	}
+	interleave(t, 30)
 }
 
-func interleave(t *testing.T) {
+func interleave(t *testing.T, runs int) {
 	schedules, stepped, died := 0, 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
+	schedule := func(rt *rapid.T) {
 		schedules++
 		preparing := rapid.IntRange(0, 3).Draw(rt, "preparing") == 0
 		cast := actors
@@ -311,6 +309,9 @@ func interleave(t *testing.T) {
 		if err := s.settled(all); err != nil {
 			rt.Fatal(err)
 		}
-	})
+	}
+	for range runs {
+		rapid.Check(t, schedule)
+	}
 	t.Logf("count: %d schedules, %d steps, %d writers died", schedules, stepped, died)
 }

@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 // crashPoint is a system call of a stage's main thread: the nth of this name
@@ -17,13 +20,13 @@ type crashPoint struct {
 	n    int
 }
 
-// strace runs a stage under strace(1) with further options. The stage ended
+// strace runs a stage, see observer, under strace(1) with further options. The stage ended
 // by a signal, and nothing else, is reported as killed. It returns when all
 // that the stage has started is gone.
-func (b *bell) strace(options ...string) (killed bool) {
+func (b *bell) strace(report []string, options ...string) (killed bool) {
 	b.t.Helper()
-	stage := b.observer()
-	cmd := exec.Command("strace", append(append([]string{"-f", "-qq"}, options...), stage.Path)...)
+	stage := b.observer(report...)
+	cmd := exec.Command("strace", slices.Concat([]string{"-f", "-qq"}, options, stage.Args)...)
 	cmd.Env = stage.Env
 	out, err := cmd.CombinedOutput()
 	switch {
@@ -41,11 +44,11 @@ func (b *bell) strace(options ...string) (killed bool) {
 // crashPoints are the system calls that an observer makes between its first
 // look at the job and its end. Those by which a Go program runs itself are
 // left out: nothing changes between them and the next.
-func crashPoints(t *testing.T) (points []crashPoint) {
+func crashPoints(t *testing.T, report []string) (points []crashPoint) {
 	t.Helper()
 	b := newBell(t, rings("exit 0"))
 	trace := filepath.Join(t.TempDir(), "trace")
-	if b.strace("-o", trace) {
+	if b.strace(report, "-o", trace) {
 		t.Fatal("the stage was killed by nobody")
 	}
 	b.want(okNotice, 1)
@@ -83,11 +86,21 @@ func crashPoints(t *testing.T) (points []crashPoint) {
 // or an end whose notice is pending and was not attempted, or was attempted at
 // most once, or is told. The next observer ends and tells what was not, and
 // nobody tells twice.
-func TestPoint12CrashAnywhere(t *testing.T) {
+func TestPoint12CrashAnywhere(t *testing.T) { crashAnywhere(t) }
+
+// So does a hook.
+func TestStressPoint12HookCrashesAnywhere(t *testing.T) {
+	if os.Getenv("JOBPROBE_STRESS") == "" {
+		t.Skip("JOBPROBE_STRESS is not set")
+	}
+	crashAnywhere(t, "completed")
+}
+
+func crashAnywhere(t *testing.T, report ...string) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("strace is not installed")
 	}
-	points := crashPoints(t)
+	points := crashPoints(t, report)
 	if len(points) < 30 {
 		t.Fatalf("%d system calls are too few for an end and a notice: %v", len(points), points)
 	}
@@ -95,12 +108,13 @@ func TestPoint12CrashAnywhere(t *testing.T) {
 	for _, p := range points {
 		t.Run(fmt.Sprintf("%s-%d", p.name, p.n), func(t *testing.T) {
 			b := newBell(t, rings("exit 0"))
-			if !b.strace("-o", os.DevNull, "-e", "trace="+p.name, fmt.Sprintf("-einject=%s:signal=KILL:when=%d", p.name, p.n)) {
+			if !b.strace(report, "-o", os.DevNull, "-e", "trace="+p.name, fmt.Sprintf("-einject=%s:signal=KILL:when=%d", p.name, p.n)) {
 				left["not killed"]++ // the runtime made fewer such calls this time
 			}
 			delivery, rung := b.on(runID, "notify_delivery"), b.rung()
 			state := fmt.Sprintf("%s, %d told", delivery, rung)
 			wantDelivery, wantRung := okNotice, 1
+			outcome := map[bool]string{true: Succeeded, false: Indeterminate}[b.on(runID, "terminal_source") == `"`+sidecar.SourceHook+`"`]
 			switch {
 			case delivery == "absent" && b.on(runID, "finished_at") == "null":
 				state = fmt.Sprintf("no end, %d told", rung)
@@ -118,8 +132,8 @@ func TestPoint12CrashAnywhere(t *testing.T) {
 			}
 			left[state]++
 			for range 2 {
-				if job := b.look(); str(job.Outcome) != Indeterminate {
-					t.Errorf("outcome %s", str(job.Outcome))
+				if job := b.look(); str(job.Outcome) != outcome {
+					t.Errorf("outcome %s, want %s", str(job.Outcome), outcome)
 				}
 				b.want(wantDelivery, wantRung)
 			}

@@ -27,7 +27,8 @@ const (
 	beginMark = "/jobprobe-begin"
 )
 
-// A stage looks once its standard input ends. It does so on the main thread,
+// A stage looks once its standard input ends; with an argument it is the run's
+// hook and reports that status. It does so on the main thread,
 // which only an init function can have, so that a tracer sees one sequence of
 // system calls.
 func init() {
@@ -40,17 +41,22 @@ func init() {
 	os.Lstat(beginMark)
 	o := New(dir)
 	o.courier = nil
-	job, err := o.Status(context.Background(), runID)
-	if err != nil || job.Refused != nil {
-		fmt.Fprintln(os.Stderr, err, str(job.Refused))
+	var err error
+	if len(os.Args) > 1 {
+		_, err = o.Hook(context.Background(), runID, Report{Status: os.Args[1]})
+	} else {
+		_, err = observes(o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// observer returns a command that is an observer of the store.
-func (b *bell) observer() *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
+// observer returns a command that is an observer of the store, or a hook.
+func (b *bell) observer(report ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], report...)
 	cmd.Env = append(os.Environ(), stageEnv+"="+b.Store.Dir, "GOGC=off")
 	cmd.Stderr = os.Stderr
 	return cmd
