@@ -224,11 +224,20 @@ func (w *wait) rest(changed context.Context, p *jobprobe.Process, watched bool) 
 // pin holds the process that the job's end depends on: its own while that is
 // there, then its supervisor. It is nil if the process cannot be held, and
 // gone if there is nothing to hold since the look.
+//
+// Where the record has no stamps it is whoever has the number now. That decides
+// nothing: when the process exits, the job is looked at.
 func (l *look) pin() (p *jobprobe.Process, gone bool) {
-	id := l.who
-	if l.ending {
+	id, err := l.who, error(nil)
+	switch {
+	case l.ending:
 		id = identityOf(l.record(), "supervisor")
+	case id == (jobprobe.Identity{}) && l.live.Conclusion == jobprobe.Alive:
+		pid, _ := l.record().Int("pid")
+		id, err = jobprobe.Identify(int(pid))
 	}
-	p, err := jobprobe.Open(id)
+	if err == nil {
+		p, err = jobprobe.Open(id)
+	}
 	return p, errors.Is(err, jobprobe.ErrNoProcess)
 }

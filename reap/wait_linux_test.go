@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -19,6 +20,53 @@ func held(t *testing.T) (files, goroutines int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(entries), runtime.NumGoroutine()
+}
+
+// A wait does not wait for its next look: the exit of the process ends it, and
+// so does a change of the record. Were it not so, the window would close first.
+func TestWaitWakes(t *testing.T) {
+	for name, fields := range map[string]func(testproc.T, jobprobe.Identity) []sidecar.Field{
+		"ours": stamped, "the peer's": plainly,
+		"no time": func(t testproc.T, id jobprobe.Identity) []sidecar.Field {
+			return append(plainly(t, id), set("pid_create_time", "null"))
+		},
+	} {
+		for what, wake := range map[string]func(*pack, *prey) string{
+			"exit": func(k *pack, p *prey) string { p.reap(); return Indeterminate },
+			"hook": func(k *pack, p *prey) string {
+				_, err := k.Hook(context.Background(), runID, Report{Status: "completed"})
+				must(t, err)
+				return Succeeded
+			},
+		} {
+			k := newPack(t)
+			p := session(t, scriptIdle).ready()
+			k.record(fields(t, whoIs(t, p.pid))...)
+			resting := make(chan struct{})
+			looks := 0
+			o := k.Observer
+			o.step = func(now step) {
+				if now == stepProbed {
+					if looks++; looks == 1 {
+						close(resting)
+					}
+				}
+			}
+			answer := make(chan Waiting, 1)
+			go func() {
+				w, err := o.Wait(t.Context(), []string{runID}, WaitOptions{MaxWait: 25, Poll: 60})
+				if err != nil {
+					t.Error(err)
+				}
+				answer <- w
+			}()
+			<-resting
+			outcome := wake(k, p)
+			if w := <-answer; !w.AllTerminal || str(w.Runs[0].Outcome) != outcome {
+				t.Errorf("%s, %s: all terminal %t, outcome %s, want %s", name, what, w.AllTerminal, str(w.Runs[0].Outcome), outcome)
+			}
+		}
+	}
 }
 
 // A wait leaves no descriptor and no goroutine behind, however it ended.
