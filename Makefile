@@ -75,7 +75,7 @@ cross: ## Build, vet and compile the tests for every platform.
 	done
 
 bench: ## Beside the bare system calls, then beside other libraries.
-	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) . ./sidecar
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./reap # these take samples of their own
 	cd bench && $(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
 

@@ -7,20 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// benchRecord returns a record of about 1.5 KB with the members of a real one.
+// benchRecord returns a record of about 1.5 KB with the members of a real one,
+// of a run that was reaped.
 func benchRecord(id string) *sidecar.Record {
 	now := time.Date(2026, 7, 25, 0, 0, 0, 123456000, time.UTC)
-	return sidecar.NewRecord(
+	r := sidecar.NewRecord(
 		sidecar.Field{Name: "run_id", Value: sidecar.Text(id)},
 		sidecar.Field{Name: "pid", Value: sidecar.Int(2147483000)},
 		sidecar.Field{Name: "pid_create_time", Value: sidecar.Float(1700000000.25)},
 		sidecar.Field{Name: "pgid", Value: sidecar.Int(2147483000)},
 		sidecar.Field{Name: "kind", Value: sidecar.Text("agent")},
 		sidecar.Field{Name: "argv", Value: sidecar.Texts([]string{
-			"/usr/local/bin/worker", "--model", "large", strings.Repeat("x", 600)})},
+			"/usr/local/bin/worker", "--model", "large", strings.Repeat("x", 370)})},
 		sidecar.Field{Name: "cwd", Value: sidecar.Text("/srv/project")},
 		sidecar.Field{Name: "submit_cwd", Value: sidecar.Null()},
 		sidecar.Field{Name: "label", Value: sidecar.Text("a label")},
@@ -41,6 +43,10 @@ func benchRecord(id string) *sidecar.Record {
 			sidecar.Field{Name: "boot_src", Value: sidecar.Text("procfs")},
 		)},
 	)
+	if _, err := (sidecar.Reaping{Finding: jobprobe.PIDAbsent, At: now}).Apply(r); err != nil {
+		panic(err)
+	}
+	return r
 }
 
 const benchRuns = 10000

@@ -19,7 +19,11 @@ func (r *Record) Append(dst []byte) []byte {
 
 // raw returns the record's JSON text as its members spell it.
 func (r *Record) raw() []byte {
-	text := []byte{'{'}
+	size := 2
+	for _, m := range r.members {
+		size += len(m.key) + len(m.value) + 2
+	}
+	text := append(make([]byte, 0, size), '{')
 	for i, m := range r.members {
 		if i > 0 {
 			text = append(text, ',')

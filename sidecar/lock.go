@@ -46,8 +46,7 @@ func (s Store) lock(ctx context.Context, id string) (*hold, error) {
 	if wait == 0 {
 		wait = defaultLockWait
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w for %v", errHeld, wait))
-	defer cancel()
+	until := time.Now().Add(wait)
 	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
 		if ctx.Err() != nil {
 			return nil, &RefusedError{id, LockUnavailable, context.Cause(ctx)}
@@ -60,9 +59,16 @@ func (s Store) lock(ctx context.Context, id string) (*hold, error) {
 		if !errors.Is(err, errMissed) && !isInterrupted(err) {
 			return nil, lockRefused(id, err)
 		}
+		left := time.Until(until)
+		if left <= 0 {
+			if errors.Is(err, errMissed) {
+				err = errHeld
+			}
+			return nil, &RefusedError{id, LockUnavailable, fmt.Errorf("%w for %v", err, wait)}
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(delay):
+		case <-time.After(min(delay, left)):
 		}
 	}
 }

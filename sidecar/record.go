@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -175,10 +176,9 @@ func (r *Record) Clone() *Record {
 // Equal reports whether both records have the same members in the same order,
 // whatever their layout and the spelling of their strings.
 func (r *Record) Equal(other *Record) bool {
-	a, b := writer{compact: true, limit: math.MaxInt}, writer{compact: true, limit: math.MaxInt}
-	a.record(r)
-	b.record(other)
-	return bytes.Equal(a.dst, b.dst)
+	return slices.EqualFunc(r.members, other.members, func(a, b member) bool {
+		return sameValue(a.key, b.key) && sameValue(a.value, b.value)
+	})
 }
 
 // MarshalJSON returns the text of [Record.Append].

@@ -100,11 +100,12 @@ func (now Reading) Rewritable(id string) error {
 // encode returns the bytes to publish, and the record that a reader will make
 // of them: nothing is published that could not be read again.
 func encode(rec *Record) ([]byte, *Record, error) {
-	parsed, err := Parse(rec.raw())
+	text := rec.raw()
+	parsed, err := Parse(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	w := writer{limit: maxRecord}
+	w := writer{dst: make([]byte, 0, 2*len(text)), limit: maxRecord} // room for the layout
 	w.record(parsed)
 	if len(w.dst) > maxRecord {
 		return nil, nil, ErrTooLarge
