@@ -153,7 +153,7 @@ func wantReason(t *testing.T, fault string, p point, result, why string) {
 	// The second sync is the directory's.
 	publishes := slices.Contains([]string{"write", "fchmod", "renameat", "renameat2"}, p.call) || p == point{"fsync", 1}
 	switch {
-	case fault == "EINTR" && result != "written" && !forgivable(p),
+	case fault == "EINTR" && result != "written", // one is nothing: the call is repeated
 		fault != "EINTR" && publishes && result != "not_done",
 		fault != "EINTR" && p == point{"fsync", 2} && result != "written_unsynced",
 		result != "not_done" && why != "-":
@@ -167,16 +167,6 @@ func wantReason(t *testing.T, fault string, p point, result, why string) {
 		why != named && why != "unreadable" && (named != "" || why != "io_error" && why != "lock_unavailable"):
 		t.Errorf("%s at %v is told as %q", fault, p, why)
 	}
-}
-
-// forgivable lists the calls that no signal interrupts (signal(7)), so that
-// nothing is lost when they are not repeated after EINTR.
-func forgivable(p point) bool {
-	switch p.call {
-	case "fstat", "newfstatat", "stat", "lstat", "fchmod", "fchown", "renameat", "renameat2", "unlinkat":
-		return true
-	}
-	return false
 }
 
 // TestOrderOfPublishing checks that contents are durable before a name leads to

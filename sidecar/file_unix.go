@@ -28,15 +28,12 @@ type dir struct {
 // openDir opens a job's directory and remembers which one it is. O_DIRECTORY
 // makes anything else ENOTDIR (open(2)).
 func openDir(path string) (*dir, error) {
-	d := &dir{path: path}
-	err := uninterrupted(func() (err error) {
-		d.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	if err := unix.Fstat(d.fd, &d.stat); err != nil {
+	d := &dir{path: path, fd: fd}
+	if d.stat, err = statFD(fd); err != nil {
 		d.close()
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
@@ -49,8 +46,7 @@ func (d *dir) close() { _ = unix.Close(d.fd) }
 
 // current returns errMoved unless the path still leads to this directory.
 func (d *dir) current() error {
-	var now unix.Stat_t
-	err := unix.Stat(d.path, &now)
+	now, err := statAt(unix.AT_FDCWD, d.path, 0)
 	switch {
 	case err == unix.ENOENT, err == unix.ENOTDIR:
 		return errMoved
@@ -64,15 +60,14 @@ func (d *dir) current() error {
 
 // exists returns nil if the name is an entry, of whatever type.
 func (d *dir) exists(name string) error {
-	var st unix.Stat_t
-	return d.wrap("stat", name, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW))
+	_, err := statAt(d.fd, name, unix.AT_SYMLINK_NOFOLLOW)
+	return d.wrap("stat", name, err)
 }
 
 // isEntry returns errLost unless the name is an entry for the file that info
 // is about.
 func (d *dir) isEntry(name string, info fs.FileInfo) error {
-	var st unix.Stat_t
-	err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	st, err := statAt(d.fd, name, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil && err != unix.ENOENT {
 		return d.wrap("stat", name, err)
 	}
@@ -103,18 +98,13 @@ func readPath(path string) ([]byte, FileInfo, error) {
 // O_NONBLOCK keeps open(2) from waiting for a FIFO's writer; neither changes
 // the reading of a regular file.
 func readAt(dirfd int, name string) (data []byte, info FileInfo, err error) {
-	var fd int
-	err = uninterrupted(func() (err error) {
-		fd, err = unix.Openat(dirfd, name,
-			unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return nil, info, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	st, err := statFD(fd)
+	if err != nil {
 		return nil, info, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -160,12 +150,7 @@ func readAll(fd, size int) ([]byte, error) {
 // create makes a new file with the owner and mode of another, and returns when
 // its contents are on the disk. O_EXCL also refuses a symbolic link (open(2)).
 func (d *dir) create(name string, data []byte, like FileInfo) error {
-	var fd int
-	err := uninterrupted(func() (err error) {
-		fd, err = unix.Openat(d.fd, name,
-			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		return err
-	})
+	fd, err := openAt(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 	if err != nil {
 		return d.wrap("create", name, err)
 	}
@@ -207,29 +192,29 @@ func fill(fd int, data []byte, like FileInfo) error {
 // keepOwner gives a file the owner and mode of the record it will replace. If
 // the owner cannot be kept, what others could do is not kept either.
 func keepOwner(fd int, like FileInfo) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	st, err := statFD(fd)
+	if err != nil {
 		return err
 	}
 	mode := uint32(like.Mode.Perm())
 	if st.Uid != like.UID || st.Gid != like.GID {
 		// Before chmod: a wider mode must not meet another owner.
-		if unix.Fchown(fd, int(like.UID), int(like.GID)) != nil {
+		if uninterrupted(func() error { return unix.Fchown(fd, int(like.UID), int(like.GID)) }) != nil {
 			mode &= 0o600
 		}
 	}
-	return unix.Fchmod(fd, mode)
+	return uninterrupted(func() error { return unix.Fchmod(fd, mode) })
 }
 
 // rename replaces the file to. A reader has the old one or the new one, and
 // there is no instant without either (rename(2)).
 func (d *dir) rename(from, to string) error {
-	return d.wrap("rename", from, unix.Renameat(d.fd, from, d.fd, to))
+	return d.wrap("rename", from, uninterrupted(func() error { return unix.Renameat(d.fd, from, d.fd, to) }))
 }
 
 // remove removes an entry that is no directory (unlink(2)).
 func (d *dir) remove(name string) error {
-	return d.wrap("remove", name, unix.Unlinkat(d.fd, name, 0))
+	return d.wrap("remove", name, uninterrupted(func() error { return unix.Unlinkat(d.fd, name, 0) }))
 }
 
 // sync makes the directory's entries durable.
@@ -238,7 +223,7 @@ func (d *dir) sync() error { return syncFD(d.fd) }
 // names lists the entries. It opens the directory anew, because reading moves
 // a descriptor's position.
 func (d *dir) names() ([]string, error) {
-	fd, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openAt(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -264,8 +249,7 @@ func syncPath(path string) error {
 func prober(store *os.File) (holds func(id string) bool, done func(), err error) {
 	fd := int(store.Fd())
 	return func(id string) bool {
-		var st unix.Stat_t
-		err := unix.Fstatat(fd, id+"/"+recordName, &st, unix.AT_SYMLINK_NOFOLLOW)
+		_, err := statAt(fd, id+"/"+recordName, unix.AT_SYMLINK_NOFOLLOW)
 		return err != unix.ENOENT && err != unix.ENOTDIR
 	}, func() {}, nil
 }
@@ -278,8 +262,29 @@ func (d *dir) wrap(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: d.path + "/" + name, Err: err}
 }
 
-// uninterrupted repeats a call that a signal interrupted (EINTR, signal(7)), a
-// bounded number of times.
+// openAt is openat(2), close-on-exec. A file that it makes is 0600.
+func openAt(dirfd int, name string, flags int) (fd int, err error) {
+	err = uninterrupted(func() (err error) {
+		fd, err = unix.Openat(dirfd, name, flags|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	return fd, err
+}
+
+// statFD and statAt are fstat(2) and fstatat(2).
+func statFD(fd int) (st unix.Stat_t, err error) {
+	err = uninterrupted(func() error { return unix.Fstat(fd, &st) })
+	return st, err
+}
+
+func statAt(dirfd int, name string, flags int) (st unix.Stat_t, err error) {
+	err = uninterrupted(func() error { return unix.Fstatat(dirfd, name, &st, flags) })
+	return st, err
+}
+
+// uninterrupted repeats a call that a signal interrupted (EINTR), a bounded
+// number of times. A local disk interrupts few of them (signal(7)); file systems
+// that are programs or servers, all.
 func uninterrupted(call func() error) error {
 	var err error
 	for range maxInterrupts {
