@@ -22,11 +22,18 @@
 //
 // Without pidfs, Linux start ticks of 10 ms cannot tell a number that was
 // reused within one tick from its former owner: the verdict is then Alive, and
-// its evidence says that it is weak. After a container restart the pid
-// namespace differs and every verdict on its former processes is Unknown; so
-// is every verdict where something else is mounted over the boot id, as
-// systemd-nspawn does. A restored checkpoint is a new process. Clones of a running virtual machine
-// share boot id and counters, and nothing inside them can tell them apart.
+// its evidence says that it is weak.
+//
+// On the same host, another boot id proves that a process of the initial
+// namespaces is gone, as a reboot ends them all: the finding is PIDAbsent, or
+// PIDRecycled where the number is in use again. Which host it is, is told by
+// the machine id and its like: hosts that share one must not share records.
+//
+// After a container restart the pid namespace differs and every verdict on its
+// former processes is Unknown; so is every verdict where something else is
+// mounted over the boot id, as systemd-nspawn does. A restored checkpoint is a
+// new process. Clones of a running virtual machine share boot id and counters,
+// and nothing inside them can tell them apart.
 //
 // The package uses no cgo and runs no other program.
 package jobprobe

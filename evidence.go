@@ -77,7 +77,7 @@ type answer struct {
 // At returns when the probe ended: on the wall clock as it stood when this
 // program started, which a later step does not move. It is zero for a probe
 // that was never made.
-func (e *Evidence) At() time.Time {
+func (e Evidence) At() time.Time {
 	if e.at == 0 {
 		return time.Time{}
 	}
@@ -86,7 +86,7 @@ func (e *Evidence) At() time.Time {
 
 // Observer returns the scope that the probe looked from, as in an [Identity].
 // It is zero if the probe did not come to know it.
-func (e *Evidence) Observer() Scope {
+func (e Evidence) Observer() Scope {
 	if e.scope == nil {
 		return Scope{}
 	}
@@ -119,7 +119,7 @@ type Call struct {
 }
 
 // Calls returns the calls in the order in which they were made.
-func (e *Evidence) Calls() []Call {
+func (e Evidence) Calls() []Call {
 	calls := make([]Call, e.n)
 	for i, a := range e.calls[:e.n] {
 		calls[i] = Call{questionNames[a.to], a.errno, a.value, a.state, a.threads}
