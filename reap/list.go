@@ -13,13 +13,7 @@ import (
 
 // Row is one job of a listing; its fields are those of [Job].
 type Row struct {
-	RunID               string         `json:"run_id"`
-	Kind                jsontext.Value `json:"kind"`
-	Label               jsontext.Value `json:"label"`
-	Status              string         `json:"status"`
-	Terminal            bool           `json:"terminal"`
-	Outcome             *string        `json:"outcome"`
-	ReasonCode          *string        `json:"reason_code"`
+	Brief
 	SpawnState          jsontext.Value `json:"spawn_state"`
 	SubmittedAt         jsontext.Value `json:"submitted_at"`
 	FinishedAt          jsontext.Value `json:"finished_at"`
@@ -142,19 +136,9 @@ func (o Observer) row(l *look) Row {
 
 // recorded is a row but for what the run itself has left.
 func recorded(l *look) Row {
-	rec := l.record()
-	if rec == nil {
-		rec = sidecar.NewRecord()
-	}
-	f := derive(l)
+	rec, f := l.fields(), derive(l)
 	return Row{
-		RunID:               l.id,
-		Kind:                field(rec, "kind"),
-		Label:               field(rec, "label"),
-		Status:              f.status,
-		Terminal:            f.terminal,
-		Outcome:             orNull(f.outcome),
-		ReasonCode:          orNull(f.reason),
+		Brief:               l.brief(&f),
 		SpawnState:          field(rec, "spawn_state"),
 		SubmittedAt:         field(rec, "submitted_at"),
 		FinishedAt:          field(rec, "finished_at"),

@@ -157,6 +157,21 @@ func startError(err error) string {
 	return "OSError"
 }
 
+// closes waits for a channel to be closed, and says whether it is when ctx ends.
+func closes(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // collectNotifier waits for a killed notifier. One that cannot die, because it hangs
 // in the kernel, is left behind with the goroutine that waits for it.
 func collectNotifier(cmd *exec.Cmd) {

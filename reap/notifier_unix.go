@@ -39,15 +39,8 @@ func (g notifierGroup) watch(ctx context.Context) bool {
 			close(exited)
 		}
 	}()
-	select {
-	case <-exited:
+	if closes(ctx, exited) {
 		return true
-	case <-ctx.Done():
-	}
-	select {
-	case <-exited:
-		return true
-	default:
 	}
 	_ = unix.Kill(-g.leader, unix.SIGKILL) // ESRCH and EPERM leave nothing to do
 	return false

@@ -70,15 +70,8 @@ func (g notifierGroup) watch(ctx context.Context) bool {
 			_, _ = windows.WaitForSingleObject(windows.Handle(handle), windows.INFINITE)
 		})
 	}()
-	select {
-	case <-exited:
+	if closes(ctx, exited) {
 		return true
-	case <-ctx.Done():
-	}
-	select {
-	case <-exited:
-		return true
-	default:
 	}
 	_ = windows.TerminateJobObject(g.job, 1)
 	return false

@@ -88,7 +88,11 @@ func (o Observer) recordPath(id string) string {
 // error is fs.ErrNotExist if there is none, and ErrNotRegular if something else
 // is in its place: a link is not followed, and a FIFO is not waited for.
 func (o Observer) OpenConsole(id string) (*os.File, error) {
-	path := filepath.Join(o.Store.Dir, id, ConsoleName)
+	return openRegular(filepath.Join(o.Store.Dir, id, ConsoleName))
+}
+
+// openRegular opens a plain file for reading; see OpenConsole for the errors.
+func openRegular(path string) (*os.File, error) {
 	f, err := openNoFollow(path)
 	if err != nil {
 		return nil, err

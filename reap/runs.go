@@ -36,11 +36,7 @@ func (o Observer) runObject(id, name string) *sidecar.Record {
 // readObject reads a regular file of at most limit bytes that holds a JSON
 // object, nil if there is none.
 func readObject(path string, limit int64) *sidecar.Record {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil
 	}

@@ -14,17 +14,22 @@ import (
 // null is the JSON null of fields that a record does not have.
 var null = jsontext.Value("null")
 
+// Brief is what every answer about a job begins with; see [Job].
+type Brief struct {
+	RunID      string         `json:"run_id"`
+	Kind       jsontext.Value `json:"kind"`
+	Label      jsontext.Value `json:"label"`
+	Status     string         `json:"status"`
+	Terminal   bool           `json:"terminal"`
+	Outcome    *string        `json:"outcome"`
+	ReasonCode *string        `json:"reason_code"`
+}
+
 // Job is what one observation says of one job. Fields of type jsontext.Value
 // are as recorded, whatever JSON that is, and null if the record has none.
 // Pointers and jsontext null mean "not known" or "not yet".
 type Job struct {
-	RunID               string         `json:"run_id"`
-	Kind                jsontext.Value `json:"kind"`
-	Label               jsontext.Value `json:"label"`
-	Status              string         `json:"status"`
-	Terminal            bool           `json:"terminal"`
-	Outcome             *string        `json:"outcome"`
-	ReasonCode          *string        `json:"reason_code"`
+	Brief
 	SpawnState          jsontext.Value `json:"spawn_state"`
 	PossiblyOrphaned    bool           `json:"possibly_orphaned"`
 	TerminalSource      jsontext.Value `json:"terminal_source"`
@@ -92,20 +97,10 @@ func (o Observer) Status(ctx context.Context, id string) (Job, error) {
 }
 
 func (o Observer) job(l *look) Job {
-	rec := l.record()
-	if rec == nil {
-		rec = sidecar.NewRecord()
-	}
-	f := derive(l)
+	rec, f := l.fields(), derive(l)
 	manifest, degraded := o.manifest(l)
 	job := Job{
-		RunID:               l.id,
-		Kind:                field(rec, "kind"),
-		Label:               field(rec, "label"),
-		Status:              f.status,
-		Terminal:            f.terminal,
-		Outcome:             orNull(f.outcome),
-		ReasonCode:          orNull(f.reason),
+		Brief:               l.brief(&f),
 		SpawnState:          field(rec, "spawn_state"),
 		PossiblyOrphaned:    f.orphaned,
 		TerminalSource:      field(rec, "terminal_source"),
@@ -145,6 +140,23 @@ func (o Observer) job(l *look) Job {
 		job.RecordError = orNull(l.reading.Err.Error())
 	}
 	return job
+}
+
+// brief is the beginning of an answer.
+func (l *look) brief(f *fate) Brief {
+	rec := l.fields()
+	return Brief{
+		RunID: l.id, Kind: field(rec, "kind"), Label: field(rec, "label"),
+		Status: f.status, Terminal: f.terminal, Outcome: orNull(f.outcome), ReasonCode: orNull(f.reason),
+	}
+}
+
+// fields is the record, or one without any if there is none.
+func (l *look) fields() *sidecar.Record {
+	if rec := l.record(); rec != nil {
+		return rec
+	}
+	return sidecar.NewRecord()
 }
 
 // field returns a recorded value in the encoding of records, null if there

@@ -93,7 +93,14 @@ func TestWaitLeavesNothing(t *testing.T) {
 	if _, err := o.Wait(t.Context(), ids, WaitOptions{}); err != nil { // what is opened once for all is open
 		t.Fatal(err)
 	}
+	// What earlier tests forgot to close is not this one's.
 	files, goroutines := held(t)
+	for settled := 0; settled < 3; settled++ {
+		runtime.GC()
+		if now, _ := held(t); now != files {
+			files, settled = now, 0
+		}
+	}
 	for name, wait := range map[string]func() (Waiting, error){
 		"look":   func() (Waiting, error) { return o.Wait(t.Context(), ids, WaitOptions{}) },
 		"window": func() (Waiting, error) { return o.Wait(t.Context(), ids, WaitOptions{MaxWait: 0.1, Poll: 0.05}) },
@@ -116,7 +123,7 @@ func TestWaitLeavesNothing(t *testing.T) {
 				}
 				runtime.Gosched()
 			}
-			if now, _ := held(t); now != files || left > goroutines {
+			if now, _ := held(t); now > files || left > goroutines {
 				stacks := make([]byte, 1<<16)
 				t.Errorf("%s: %d descriptors and %d goroutines, had %d and %d\n%s", name,
 					now, left, files, goroutines, stacks[:runtime.Stack(stacks, true)])

@@ -26,13 +26,7 @@ type WaitOptions struct {
 
 // Waited is one job of a wait.
 type Waited struct {
-	RunID            string         `json:"run_id"`
-	Kind             jsontext.Value `json:"kind"`
-	Label            jsontext.Value `json:"label"`
-	Status           string         `json:"status"`
-	Terminal         bool           `json:"terminal"`
-	Outcome          *string        `json:"outcome"`
-	ReasonCode       *string        `json:"reason_code"`
+	Brief
 	PossiblyOrphaned bool           `json:"possibly_orphaned"`
 	SpawnState       jsontext.Value `json:"spawn_state"`
 	SubmittedAt      jsontext.Value `json:"submitted_at"`
@@ -109,8 +103,7 @@ func waited(l *look, err error) Waited {
 	}
 	row := recorded(l)
 	return Waited{
-		RunID: l.id, Kind: row.Kind, Label: row.Label, Status: row.Status,
-		Terminal: row.Terminal, Outcome: row.Outcome, ReasonCode: row.ReasonCode,
+		Brief:            row.Brief,
 		PossiblyOrphaned: derive(l).orphaned, SpawnState: row.SpawnState, SubmittedAt: row.SubmittedAt,
 		Error:      waitError(l.id, l.reading.State, err),
 		FinishedAt: row.FinishedAt, TerminalSource: row.TerminalSource,
