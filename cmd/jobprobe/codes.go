@@ -20,6 +20,10 @@ const (
 	aKillCode   = "kill"
 	aNoticeCode = "notice"
 	anError     = "error"
+	aStatus     = "status"
+	aPrecision  = "precision"
+	aClaimState = "claim"
+	aWaitList   = "wait"
 )
 
 const (
@@ -128,4 +132,25 @@ var codes = []code{
 	{"usage", anError, "The command line or the configuration is wrong.", "\"jobprobe COMMAND --help\" shows what it takes."},
 	{"claim_held", anError, "A live job holds the key, or one of which it is not known.", "Wait for the job that the message names."},
 	{"left_running", anError, "The wait was interrupted; the job goes on.", "\"jobprobe wait\" waits for it again."},
+
+	{"running", aStatus, "No end is on record, and the process is there or nothing else is proved.", ""},
+	{"ending", aStatus, "The process is gone, and its supervisor is there to say how it ended.", "Wait for it."},
+	{"completed", aStatus, "The run's word for an end in success.", ""},
+	{"failed", aStatus, "The run's word for an end in failure, or the job never started.", "\"jobprobe output\" shows what it printed."},
+	{"cancelled", aStatus, "The run's word for an end because it was asked to stop.", ""},
+	{"killed", aStatus, "It was ended by \"jobprobe kill\" or the peer's. Its processes may take a while to go.", ""},
+	{"timed_out", aStatus, "It was stopped when its --timeout had passed.", ""},
+	{"exited", aStatus, "The process is gone and reported nothing.", beforeIt},
+	{"unknown", aStatus, "The record does not say.", readIt},
+
+	{"observed", aPrecision, "The time of an end that its reporter saw or caused.", ""},
+	{"upper_bound", aPrecision, "The end came no later than this; how much earlier is not known.", ""},
+
+	{"held", aClaimState, "The job that holds the key is starting, alive, or about to record its end.", ""},
+	{"free", aClaimState, "The end of the key's last job is on record.", ""},
+	{"unknown", aClaimState, "The record of the job that holds the key cannot be used, or its process cannot be asked about from here. The key is not free.", closeIt},
+
+	{"pending", aWaitList, "Jobs that waiting longer can still help.", ""},
+	{"stopped_without_end", aWaitList, "Jobs whose process is not there to wait for, and whose end could not be recorded.", "\"jobprobe status\" says why."},
+	{"unresolved_spawn", aWaitList, "Jobs that were being started long ago and have not begun.", "\"jobprobe status\" shows who was starting them."},
 }

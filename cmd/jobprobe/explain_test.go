@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/sidecar"
+	"github.com/jobprobe/jobprobe/spawn"
 )
 
 // words lists an enumeration from its zero value on.
@@ -67,6 +68,7 @@ func TestExplain(t *testing.T) {
 		aConclusion: words(func(n int) jobprobe.Conclusion { return jobprobe.Conclusion(n) }),
 		aFinding:    words(func(n int) jobprobe.Finding { return jobprobe.Finding(n) }),
 		aRefusal:    words(func(n int) sidecar.Refusal { return sidecar.Refusal(n) }),
+		aClaimState: words(func(n int) spawn.ClaimState { return spawn.ClaimState(n) }),
 		aSource:     constants(t, "../../sidecar", regexp.MustCompile(`^Source[A-Z]`)),
 		aKillCode:   constants(t, "../../reap", regexp.MustCompile(`^(k|K)ill[A-Z]`)),
 		aNoticeCode: constants(t, "../../reap", regexp.MustCompile(`^fault[A-Z]`)),

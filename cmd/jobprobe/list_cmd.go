@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
@@ -25,6 +28,10 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		return c.document(l)
 	}
 	if len(l.Jobs) == 0 {
+		if _, err := os.Stat(obs.Store.Dir); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(c.err, "no jobs; there is no store at %s yet\n", printable(obs.Store.Dir))
+			return nil
+		}
 		fmt.Fprintln(c.err, "no jobs")
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -32,6 +33,8 @@ type cli struct {
 	JSON bool   `name:"json" help:"Print one JSON document instead of text."`
 
 	Config string `env:"JOBPROBE_CONFIG" placeholder:"FILE" help:"Configuration file (default: jobprobe/jobprobe.toml in the user's configuration directory, if there is one)."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
 	LifecycleCommand string `env:"JOBPROBE_LIFECYCLE_COMMAND" placeholder:"JSON" help:"Command that knows how runs ended, as a JSON list of words; {run_id} is replaced, or added at the end."`
 
@@ -59,53 +62,79 @@ func main() {
 
 // run is the whole program but for the process it runs in.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	reap.Version = version()
+	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args)}
 	var c cli
 	parser, err := kong.New(&c,
 		kong.Name("jobprobe"),
-		kong.Description("Is that exact background process still there; if not, how did it end?"),
+		kong.Description("Is that exact background process still there; if not, how did it end?\n\nA DURATION is a number and a unit, such as 300ms, 5s, 10m or 1h."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"grace": spawn.DefaultGrace.String()},
+		kong.Vars{"grace": spawn.DefaultGrace.String(), "version": "jobprobe " + version()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
-		fmt.Fprintln(stderr, "jobprobe:", err)
-		return exitUsage
+		return out.exitStatus(&failure{exitUsage, err})
 	}
 	exited := -1
-	parser.Exit = func(code int) { exited = code } // --help
+	parser.Exit = func(code int) { exited = code } // --help, --version
 	kctx, err := parser.Parse(negativePIDs(args))
 	if exited >= 0 {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "jobprobe: %v\nRun \"jobprobe --help\" for the commands.\n", err)
-		return exitUsage
+		code := out.exitStatus(&failure{exitUsage, err})
+		fmt.Fprintf(stderr, "Run \"jobprobe %s--help\" for what can be said.\n", command(err))
+		return code
 	}
-	cfg, err := readConfig(c.Config)
+	out.json = c.JSON
+	obs, cfg, err := c.observer(stderr)
 	if err != nil {
-		fmt.Fprintln(stderr, "jobprobe:", err)
-		return exitUsage
+		return out.exitStatus(&failure{exitUsage, err})
 	}
-	obs := reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
+	code := out.exitStatus(kctx.Run(out, &obs, &cfg))
+	stop() // the answer is given: from here on an interrupt ends the program
+	flush(&obs, stderr)
+	return code
+}
+
+// asksJSON says whether a command line that may be wrong has --json in it.
+func asksJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// command is the command that a wrong command line was for, and a space.
+func command(err error) string {
+	wrong, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || wrong.Context.Selected() == nil {
+		return ""
+	}
+	return wrong.Context.Selected().Name + " "
+}
+
+// observer is what the commands work with, as flags, environment and
+// configuration have it, in this order.
+func (c *cli) observer(stderr io.Writer) (obs reap.Observer, cfg config, err error) {
+	if cfg, err = readConfig(c.Config); err != nil {
+		return obs, cfg, err
+	}
+	obs = reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
 	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
 		fmt.Fprintln(stderr, "jobprobe:", err)
 	} else if len(obs.Notices.Command) == 0 {
 		obs.Notices.Command = cfg.Notify.OnTerminal
 	}
 	if c.LifecycleCommand != "" {
-		if err := json.Unmarshal([]byte(c.LifecycleCommand), &obs.Lifecycle.Command); err != nil {
-			fmt.Fprintf(stderr, "jobprobe: --lifecycle-command: %q is not a JSON list of words\n", c.LifecycleCommand)
-			return exitUsage
+		err := json.Unmarshal([]byte(c.LifecycleCommand), &obs.Lifecycle.Command)
+		if err != nil || len(obs.Lifecycle.Command) == 0 {
+			return obs, cfg, fmt.Errorf("--lifecycle-command (JOBPROBE_LIFECYCLE_COMMAND): %q is not a JSON list of words", c.LifecycleCommand)
 		}
 	}
-	out := &console{out: stdout, err: stderr, in: stdin, json: c.JSON}
-	code := out.exitStatus(kctx.Run(out, &obs, &cfg))
-	stop() // the answer is given: from here on an interrupt ends the program
-	flush(&obs, stderr)
-	return code
+	return obs, cfg, nil
 }
 
 // negativePIDs marks a negative number after a command that takes a pid as an
@@ -200,6 +229,8 @@ func complaint(err error) string {
 // problemJSON is the document of a command that could not answer.
 type problemJSON struct {
 	RunID string `json:"run_id,omitzero"`
+	// Holder is the run that holds the claim which was asked for.
+	Holder string `json:"holder,omitzero"`
 	// ReasonCode is a sidecar.Refusal, or what kind of problem it is.
 	ReasonCode string `json:"reason_code"`
 	Error      string `json:"error"`
@@ -216,7 +247,7 @@ func problem(err error, code int) problemJSON {
 		return p
 	}
 	if held, ok := errors.AsType[*spawn.ClaimHeldError](err); ok {
-		p.RunID, p.ReasonCode = held.Holder, "claim_held"
+		p.Holder, p.ReasonCode = held.Holder, "claim_held"
 		return p
 	}
 	if left, ok := errors.AsType[*leftError](err); ok {
@@ -230,6 +261,8 @@ func problem(err error, code int) problemJSON {
 		p.ReasonCode = "unknown"
 	case exitUsage:
 		p.ReasonCode = "usage"
+	case exitLeft:
+		p.ReasonCode = "left_running"
 	}
 	return p
 }

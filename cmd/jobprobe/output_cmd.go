@@ -19,6 +19,9 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	if cmd.Tail < 0 {
 		return &failure{exitUsage, fmt.Errorf("--tail must be 0 (all) or more, not %d", cmd.Tail)}
 	}
+	if cmd.Follow && c.json {
+		return &failure{exitUsage, errors.New("--follow goes on and --json is one document: give one of them")}
+	}
 	out, unusable, err := obs.Output(ctx, cmd.RunID, 0)
 	if err != nil {
 		return err
@@ -48,7 +51,7 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		return nil
 	}
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("stopped watching %s, which goes on", cmd.RunID)
+		return &failure{exitLeft, &leftError{cmd.RunID}}
 	}
 	return err
 }

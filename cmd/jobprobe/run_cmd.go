@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg 
 	// Two interrupts may come while this does something else.
 	interrupts := make(chan os.Signal, 2)
 	if cmd.Wait {
-		signal.Notify(interrupts, os.Interrupt)
+		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer signal.Stop(interrupts)
 	}
 	h, err := spawn.Start(ctx, obs.Store, spawn.Request{
@@ -67,6 +68,9 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg 
 		NotifyCommand: notify, NotifyTarget: cmd.NotifyTarget, NotifySender: cmd.NotifySender,
 		Notifier: cfg.Notify.OnTerminal,
 	})
+	if slices.ContainsFunc(requestErrors, func(wrong error) bool { return errors.Is(err, wrong) }) {
+		return &failure{exitUsage, err}
+	}
 	if err != nil {
 		return err
 	}
@@ -78,6 +82,12 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg 
 	}
 	_, err = fmt.Fprintln(c.out, h.RunID)
 	return err
+}
+
+// requestErrors are what a command line can get wrong about a job.
+var requestErrors = []error{
+	spawn.ErrNoCommand, spawn.ErrBadCommand, spawn.ErrBadEnv, spawn.ErrBadDir, spawn.ErrBadStdin,
+	spawn.ErrBadTime, spawn.ErrBadLogMax, spawn.ErrBadClaim,
 }
 
 // waitFor shows a job's output and exits as its command does. With --json the
@@ -106,7 +116,8 @@ func waitFor(c *console, obs *reap.Observer, cfg *config, id string, interrupts 
 const secondChance = 2 * time.Second
 
 // attached follows a job. An interrupt leaves it, and it goes on; a second one
-// kills it, and the job is followed to its end.
+// kills it, and the job is followed to its end. Any other signal that asks this
+// program to end leaves the job at once.
 func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal) error {
 	watching, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -115,7 +126,11 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 	select {
 	case err := <-ended:
 		return err
-	case <-interrupts:
+	case sig := <-interrupts:
+		if sig != os.Interrupt {
+			leave()
+			return left(f.id, <-ended)
+		}
 	}
 	fmt.Fprintf(c.err, "jobprobe: left %s, which goes on; interrupt again to kill it\n", f.id)
 	select {
@@ -123,10 +138,7 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 		return err
 	case <-time.After(secondChance):
 		leave()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return &failure{exitLeft, &leftError{f.id}}
+		return left(f.id, <-ended)
 	case <-interrupts:
 	}
 	reply, err := f.obs.Kill(watching, f.id, reap.KillOptions{Grace: cfg.grace(), Verify: cfg.killWindow()})
@@ -142,6 +154,15 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 		return status(128 + int(syscall.SIGKILL))
 	}
 	return status(128 + int(syscall.SIGTERM))
+}
+
+// left is how a follower that was told to leave has ended: by that, or the job
+// had ended before.
+func left(id string, err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &failure{exitLeft, &leftError{id}}
 }
 
 // leftError says that a job was left running.

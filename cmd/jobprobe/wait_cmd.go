@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,14 +15,22 @@ type waitCmd struct {
 	Any     bool          `help:"Return as soon as one has ended."`
 }
 
-// pollSeconds is the time between two looks.
-const pollSeconds = 0.2
+const (
+	// pollSeconds is the time between two looks where the system wakes nobody.
+	pollSeconds = 0.2
+	// maxWindow is the longest that one wait lasts; see reap.WaitOptions.
+	maxWindow = 10 * time.Minute
+)
 
 func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if cmd.MaxWait < 0 || cmd.MaxWait > maxWindow {
+		return &failure{exitUsage, fmt.Errorf("--max-wait must be 0s to %v, not %v", maxWindow, cmd.MaxWait)}
+	}
 	w, err := obs.Wait(ctx, cmd.RunIDs, reap.WaitOptions{
 		MaxWait: cmd.MaxWait.Seconds(), Poll: pollSeconds, Any: cmd.Any,
 	})
-	if err != nil {
+	interrupted := errors.Is(err, context.Canceled)
+	if err != nil && !interrupted {
 		return err
 	}
 	if c.json {
@@ -31,6 +40,10 @@ func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	}
 	if err != nil {
 		return err
+	}
+	if interrupted {
+		fmt.Fprintln(c.err, "jobprobe: interrupted; what has not ended goes on")
+		return status(exitLeft)
 	}
 	if code := waitStatus(&w, cmd.Any); code != exitOK {
 		return code

@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,16 +150,58 @@ func TestInterruptedJobEnds(t *testing.T) {
 	}
 }
 
-// The job does not hear of what becomes of who watches it.
+// The job does not hear of what becomes of who watches it, which says that the
+// job goes on if it can.
 func TestWatcherKilled(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP, syscall.SIGTERM} {
 		a := attend(t, "echo ready; exec sleep 600")
 		if err := a.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		a.ends(t)
+		code, _, trouble := a.ends(t)
+		if sig != syscall.SIGKILL && (code != exitLeft || !strings.Contains(trouble, a.id+" goes on")) {
+			t.Errorf("after %v: exit status %d, %q", sig, code, trouble)
+		}
 		if v := jobprobe.Probe(a.identity); v.Conclusion != jobprobe.Alive || a.record(t).Ended() {
 			t.Errorf("after %v the job: %v", sig, v.Finding)
 		}
 	}
+}
+
+// A wait that is asked to end says what it has seen, and that the rest goes on.
+func TestWaitInterrupted(t *testing.T) {
+	a := attend(t, "echo ready; exec sleep 600")
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM} {
+		cmd := program(t, a.store.Dir, "wait", a.id)
+		var out, trouble bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &trouble
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for !watches(t, cmd.Process.Pid) {
+			runtime.Gosched()
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != exitLeft ||
+			!strings.Contains(out.String(), `"status":"running"`) || !strings.Contains(trouble.String(), "goes on") {
+			t.Errorf("%v: exit status %d, %q, %q", sig, code, out.String(), trouble.String())
+		}
+	}
+}
+
+// watches says whether a process has begun to watch files.
+func watches(t *testing.T, pid int) bool {
+	t.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+		to, _ := os.Readlink(filepath.Join(dir, fd.Name()))
+		return to == "anon_inode:inotify"
+	})
 }
