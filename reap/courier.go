@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxNotifiers bounds the notifiers that one Observer runs at a time: a pass
-// over a store may end thousands of jobs at once.
+// maxNotifiers bounds the notifiers that one Observer runs at a time, and the
+// lifecycle commands: a pass over a store may end thousands of jobs at once.
 const maxNotifiers = 8
 
 // courier carries out deliveries beside the answers of an Observer. Its
@@ -23,6 +23,8 @@ type courier struct {
 	running int           // goroutines, at most maxNotifiers
 	idle    chan struct{} // closed when running falls to 0
 	failed  []error       // since the last flush
+
+	asking chan struct{} // holds one of each lifecycle command that runs
 }
 
 // errand is the delivery of one job's notice. Its error is about the record,
@@ -32,7 +34,9 @@ type errand struct {
 	run func() error
 }
 
-func newCourier() *courier { return &courier{known: map[string]bool{}} }
+func newCourier() *courier {
+	return &courier{known: map[string]bool{}, asking: make(chan struct{}, maxNotifiers)}
+}
 
 // take accepts a delivery, unless it has one of the same job in hand.
 func (c *courier) take(job string, run func() error) {

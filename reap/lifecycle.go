@@ -35,9 +35,23 @@ const (
 //	  "ended_at_is_approximate": false}}}}
 //
 // Only status is needed of a terminal value. ended_at is in epoch seconds;
-// where it is missing or approximate the end's time is an upper bound.
+// where it is missing or approximate the end's time is an upper bound. An
+// Observer that New made, and its copies, run at most eight at a time.
 type Lifecycle struct {
 	Command []string
+}
+
+// ask asks the lifecycle store, when it is this job's turn.
+func (o Observer) ask(ctx context.Context, id string) (end sidecar.LifecycleEnd, known bool) {
+	if o.courier != nil {
+		select {
+		case o.courier.asking <- struct{}{}:
+			defer func() { <-o.courier.asking }()
+		case <-ctx.Done():
+			return end, false
+		}
+	}
+	return o.Lifecycle.ask(ctx, id, o.time())
 }
 
 // ask runs the command, and returns the end that the store knows of a run, if

@@ -169,7 +169,7 @@ func (o Observer) settle(ctx context.Context, l *look) {
 func (o Observer) dueEnd(ctx context.Context, l *look) func(owed bool) (sidecar.Transition, error) {
 	asked := len(o.Lifecycle.Command) > 0
 	if asked && l.probed && !l.live.Alive && !l.ending && l.record().RunID() == l.id {
-		if end, known := o.Lifecycle.ask(ctx, l.id, o.time()); known {
+		if end, known := o.ask(ctx, l.id); known {
 			return func(owed bool) (sidecar.Transition, error) {
 				end.NoticeOwed = owed
 				return o.Store.EndByLifecycle(ctx, l.id, end)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -254,6 +255,51 @@ func TestPeerFault15WindowHolds(t *testing.T) {
 		must(t, b.Flush(t.Context()))
 		b.want(okNotice, 1)
 	})
+}
+
+// However many jobs are waited for, few lifecycle commands run at a time.
+func TestLifecycleCommandsAreFew(t *testing.T) {
+	const jobs = 4 * maxNotifiers
+	b := newBell(t)
+	running := filepath.Join(testproc.TempDir(t), "running")
+	must(t, os.Mkdir(running, 0o700))
+	b.Lifecycle = lifecycleScript(t, fmt.Sprintf(`: > %[1]s/$2; ls %[1]s | wc -l >> %[2]s; rm %[1]s/$2; %[3]s`,
+		running, b.calls, envelope(`{"terminal":true,"status":"completed"}`)))
+	ids := []string{runID}
+	for i := range jobs - 1 {
+		id := fmt.Sprintf("job-%02d", i)
+		b.add(id)
+		ids = append(ids, id)
+	}
+	w, err := b.Wait(t.Context(), ids, WaitOptions{MaxWait: 600, Poll: 60})
+	if err != nil || !w.AllTerminal || string(w.Runs[jobs-1].TerminalSource) != `"lifecycle_cache"` {
+		t.Errorf("all terminal %t, %v", w.AllTerminal, err)
+	}
+	text, err := os.ReadFile(b.calls)
+	must(t, err)
+	most := 0
+	for _, word := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(word)
+		must(t, err)
+		most = max(most, n)
+	}
+	if b.rung() != jobs || most > maxNotifiers {
+		t.Errorf("%d commands ran, up to %d at a time", b.rung(), most)
+	}
+	t.Logf("count: %d lifecycle commands, up to %d at a time", jobs, most)
+}
+
+// A run's own file that is none holds nobody up.
+func TestRunFileIsAPipe(t *testing.T) {
+	b := newBell(t)
+	for _, name := range []string{"run.json", "notify_outcome.json"} {
+		path := filepath.Join(b.RunsDir, runID, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, unix.Mkfifo(path, 0o600))
+	}
+	if job := b.look(); !job.Terminal || string(job.Run) != "null" || str(job.ReasonCode) != sidecar.ReasonGone {
+		t.Errorf("terminal %t, run %s, reason %s", job.Terminal, job.Run, str(job.ReasonCode))
+	}
 }
 
 // The time of an end that a lifecycle store only guesses is an upper bound
