@@ -134,7 +134,7 @@ func failAtEvery(t *testing.T, name string) {
 			}
 			wantReason(t, fault, p, result, why)
 			if p.call != "unlinkat" {
-				wantNoTemp(t, s, p)
+				wantNoTemp(t, filepath.Join(s.Dir, runID), p)
 			}
 			completes(t, s, w, p, want == before, after)
 		}

@@ -1,14 +1,12 @@
 package sidecar_test
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -31,33 +29,8 @@ func record(id string, more ...sidecar.Field) *sidecar.Record {
 	return r
 }
 
-// tempDir returns a directory that is gone after the test. On Windows it is
-// removed by path: that of [testing.T.TempDir] is removed by handle, which wine
-// before version 9 does not know.
-func tempDir(t testing.TB) string {
-	t.Helper()
-	if runtime.GOOS != "windows" {
-		return t.TempDir()
-	}
-	dir, err := os.MkdirTemp("", "sidecar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		var paths []string
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			paths = append(paths, path)
-			return err
-		})
-		for _, path := range slices.Backward(paths) {
-			err = errors.Join(err, os.Remove(path))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
+// tempDir returns a directory that is gone after the test.
+var tempDir = testproc.TempDir
 
 // newStore returns a store whose one run has the given record.
 func newStore(t testing.TB, rec *sidecar.Record) sidecar.Store {
@@ -116,15 +89,15 @@ func set(name string, v sidecar.Value) func(*sidecar.Record) error {
 	}
 }
 
-// wantEntries checks that a directory holds a record and a lock, and no more.
-func wantEntries(t interface{ Fatal(...any) }, dir string) {
+// wantNoTemp checks that a run's directory holds a record and a lock at most.
+func wantNoTemp(t interface{ Errorf(string, ...any) }, dir string, after any) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%v: %v", after, err)
 	}
 	for _, e := range entries {
 		if e.Name() != "job.json" && e.Name() != "job.lock" {
-			t.Fatal("left: " + e.Name())
+			t.Errorf("%v left %s", after, e.Name())
 		}
 	}
 }

@@ -161,20 +161,6 @@ func bytesAt(t *testing.T, s sidecar.Store) string {
 	return string(data)
 }
 
-// wantNoTemp checks that a run's directory holds a record and a lock at most.
-func wantNoTemp(t *testing.T, s sidecar.Store, what any) {
-	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(s.Dir, runID))
-	if err != nil {
-		t.Error(err)
-	}
-	for _, e := range entries {
-		if e.Name() != "job.json" && e.Name() != "job.lock" {
-			t.Errorf("%v left %s", what, e.Name())
-		}
-	}
-}
-
 // wantLockFree checks that nobody holds the run's lock, if there is one.
 func wantLockFree(t *testing.T, s sidecar.Store, what any) {
 	t.Helper()

@@ -329,7 +329,7 @@ func TestCaseF25RemovedDirectory(t *testing.T) {
 					t.Errorf("resurrected: %v", got.State)
 				}
 				if _, err := os.Lstat(filepath.Join(s.Dir, "trash")); err == nil {
-					wantEntries(t, filepath.Join(s.Dir, "trash"))
+					wantNoTemp(t, filepath.Join(s.Dir, "trash"), name)
 				}
 			})
 		}
