@@ -334,8 +334,10 @@ func killNoHandleStage(s *testproc.Stage) {
 	s.Say("gone: %s", k.refuses("group_gone", live).ReasonCode)
 }
 
-// What goes blind between two looks signals nothing.
+// What goes blind between two looks signals nothing, where the kernel would not
+// check the user of what is signalled either.
 func TestKillBlind(t *testing.T) {
+	needRoot(t)
 	for setups, want := range map[string]string{
 		"deny=pidfd_open:EMFILE,deny=openat:EACCES": "leader_group_unreadable",
 		"deny=openat:EACCES":                        "leader_identity_unreadable",

@@ -243,7 +243,7 @@ func TestPeerFault15WindowHolds(t *testing.T) {
 		gate := fifo(t)
 		b := newBell(t, rings(`read x < "$1"`, gate))
 		for range 2 {
-			w, err := b.Wait(t.Context(), []string{runID}, window)
+			w, err := b.Wait(t.Context(), []string{runID}, WaitOptions{MaxWait: 600, Poll: 60})
 			if err != nil || !w.AllTerminal {
 				t.Errorf("%+v, %v", w, err)
 			}
