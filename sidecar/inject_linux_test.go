@@ -24,10 +24,17 @@ var (
 // faults are the errors that system calls are made to fail with.
 var faults = []string{"EIO", "ENOSPC", "EROFS", "EDQUOT", "EMFILE", "EINTR", "EACCES"}
 
+// init keeps the main goroutine of a helper on the process's first thread, where
+// it is until main begins: strace(1) counts by thread.
+func init() {
+	if os.Getenv(helperEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
+
 // window runs a transaction between two calls of getpriority(2), which nothing
-// else makes, on the process's first thread: strace(1) counts by thread.
+// else makes.
 func window(transact func()) {
-	runtime.LockOSThread()
 	unix.Getpriority(unix.PRIO_PROCESS, 0)
 	transact()
 	unix.Getpriority(unix.PRIO_PROCESS, 0)
