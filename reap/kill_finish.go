@@ -15,6 +15,9 @@ const (
 	maxRounds = 16
 	// finishPause is how often a process that cannot be pinned is asked for.
 	finishPause = 20 * time.Millisecond
+	// secondLooks bounds how often a process is looked into again that could
+	// not be, with finishPause in between.
+	secondLooks = 5
 )
 
 // finish waits for the group to end, sends SIGKILL to what is left of it after

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/jobprobe/jobprobe"
 )
@@ -60,17 +61,35 @@ func (t *target) descendants(done Cleanup) Remains {
 	found, complete := jobprobe.Marked(t.runID)
 	for i := range found {
 		m := &found[i]
-		switch {
-		case m.Marker == jobprobe.MarkerFound && (done == CleanupCompleted || m.PGID != t.pgid):
+		if m.Marker == jobprobe.MarkerUnreadable && !t.foreign(m) && !t.before(m.Identity) {
+			complete = complete && lookAgain(m) // one that stays so is enough
+		}
+		if m.Marker == jobprobe.MarkerFound && m.RunID == t.runID && (done == CleanupCompleted || m.PGID != t.pgid) {
 			return RemainsSome
-		case m.Marker == jobprobe.MarkerUnreadable && !t.foreign(m) && !t.before(m.Identity):
-			complete = false
 		}
 	}
 	if complete && done == CleanupCompleted {
 		return RemainsNone
 	}
 	return RemainsUnknown
+}
+
+// lookAgain looks again at a process that could not be looked into, and says
+// whether that is settled: most were met in the middle of an execve, or of
+// their exit.
+func lookAgain(m *jobprobe.Member) (settled bool) {
+	for range secondLooks {
+		again, err := jobprobe.Describe(m.Identity.PID)
+		switch {
+		case errors.Is(err, jobprobe.ErrNoProcess):
+			return true
+		case err == nil && again.Marker != jobprobe.MarkerUnreadable:
+			*m = again
+			return true
+		}
+		time.Sleep(finishPause)
+	}
+	return false
 }
 
 // before says whether a process is known to be older than the leader.
