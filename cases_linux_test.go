@@ -243,3 +243,23 @@ func probeFake(t *testing.T, id Identity, stat string) Liveness {
 func statLine(comm, state, threads, start string) string {
 	return "7 (" + comm + ") " + state + " 1 7 7 0 -1 4194560 100 0 0 0 0 0 0 0 20 0 " + threads + " 0 " + start + " 0 0\n"
 }
+
+// What has not the form of a boot id is not another boot: nothing is proved.
+func TestDamagedBootID(t *testing.T) {
+	whole, err := Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole.Boot == "" {
+		t.Skip("no boot id here")
+	}
+	for _, boot := range []string{
+		"0", "x", strings.ToUpper(whole.Boot), whole.Boot + " ", whole.Boot[1:], whole.Boot[:35] + "g", whole.Boot + whole.Boot,
+	} {
+		id := whole
+		id.Boot = boot
+		if v := Probe(id); v.Finding != ForeignBoot || v.Conclusion != Unknown {
+			t.Errorf("boot %q: %v (%v)", boot, v.Conclusion, v.Finding)
+		}
+	}
+}

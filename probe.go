@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -175,9 +176,12 @@ func relate(id *Identity, sc *scope, recorded time.Time) relation {
 }
 
 // earlierBoot says whether the record provably comes from an earlier boot of
-// this very host.
+// this very host. What has not the form of a boot id is damage, not another one.
 func earlierBoot(id *Identity, sc *scope, recorded time.Time) bool {
-	if id.Boot == "" || id.BootSrc != bootSource || !sc.bootReal || id.Host == "" {
+	if !isUUID36(id.Boot) || strings.EqualFold(id.Boot, sc.boot) {
+		return false
+	}
+	if id.BootSrc != bootSource || !sc.bootReal || id.Host == "" {
 		return false
 	}
 	if id.PIDNS != initialPIDNS || sc.pidNS != initialPIDNS {
