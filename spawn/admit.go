@@ -78,6 +78,8 @@ type admission struct {
 	calls  map[string]int // positions by id
 	slots  []Slot
 	jobs   []*Request // of the slots; nil for a slot that starts none
+	// reserved are the jobs that are recorded, nil for a slot without.
+	reserved []*reservation
 }
 
 func newAdmission(store sidecar.Store, parent string, calls []ToolCall) (*admission, error) {
@@ -173,6 +175,7 @@ func (a *admission) reserve(ctx context.Context) error {
 			}
 		}
 	}
+	a.reserved = make([]*reservation, len(a.slots))
 	for i, job := range a.jobs {
 		slot := &a.slots[i]
 		switch {
@@ -182,17 +185,20 @@ func (a *admission) reserve(ctx context.Context) error {
 			slot.Outcome, a.jobs[i] = Superseded, nil
 			continue
 		}
-		slot.RunID, err = admit(ctx, job.observer(a.obs), job)
+		var r *reservation
+		if r, err = admit(ctx, job.observer(a.obs), job); err == nil {
+			slot.RunID, a.reserved[i] = r.id, r
+		}
 		if _, held := errors.AsType[*ClaimHeldError](err); held {
 			slot.Outcome, slot.Err = Failed, err
 			err = nil
 		}
 	}
 	if err != nil {
-		for i := range a.slots {
-			if a.slots[i].RunID != "" {
+		for i, r := range a.reserved {
+			if r != nil {
 				// Refused, it stays "preparing", which this process never starts.
-				_ = withdraw(context.WithoutCancel(ctx), a.jobs[i].observer(a.obs), a.slots[i].RunID, err)
+				_ = r.withdraw(context.WithoutCancel(ctx), a.jobs[i].observer(a.obs), err)
 			}
 		}
 		a.fail(err)
@@ -229,13 +235,13 @@ func (a *admission) overtaken(ctx context.Context) (bool, error) {
 // launch starts the recorded jobs, all at once.
 func (a *admission) launch(ctx context.Context) {
 	var wg sync.WaitGroup
-	for i, job := range a.jobs {
-		slot := &a.slots[i]
-		if job == nil || slot.Outcome != Unsettled {
+	for i, r := range a.reserved {
+		if r == nil {
 			continue
 		}
+		job, slot := a.jobs[i], &a.slots[i]
 		wg.Go(func() {
-			h, err := launch(ctx, job.observer(a.obs), slot.RunID, job)
+			h, err := r.launch(ctx, job.observer(a.obs), job)
 			if err != nil {
 				slot.Outcome, slot.Err = Failed, err
 				return

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/jobprobe/jobprobe/internal/enum"
@@ -108,7 +107,7 @@ func Claims(ctx context.Context, obs reap.Observer) ([]Claim, error) {
 //
 // A crash in between leaves a job in state "preparing" that the claim does
 // not name; nobody starts it, and observers close it.
-func admit(ctx context.Context, obs reap.Observer, req *Request) (id string, err error) {
+func admit(ctx context.Context, obs reap.Observer, req *Request) (*reservation, error) {
 	if req.Claim == "" {
 		return reserve(obs.Store, req)
 	}
@@ -116,14 +115,14 @@ func admit(ctx context.Context, obs reap.Observer, req *Request) (id string, err
 	for {
 		seen, err := c.look(ctx, obs, claimName(req.Claim), req.Claim)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if seen.State != ClaimFree {
-			return "", &ClaimHeldError{seen}
+			return nil, &ClaimHeldError{seen}
 		}
-		id, err := c.take(ctx, obs, req, seen.Holder)
+		r, err := c.take(ctx, obs, req, seen.Holder)
 		if !errors.Is(err, errOvertaken) {
-			return id, err
+			return r, err
 		}
 	}
 }
@@ -172,33 +171,28 @@ const statusExited = "exited"
 
 // take records the job and makes it the holder, unless the claim names another
 // than was seen.
-func (c claims) take(ctx context.Context, obs reap.Observer, req *Request, seen string) (id string, err error) {
+func (c claims) take(ctx context.Context, obs reap.Observer, req *Request, seen string) (*reservation, error) {
 	unlock, err := lockFile(ctx, obs.Store, claimsLock)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
 	name := claimName(req.Claim)
 	rec, err := c.read(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if holder := holderOf(rec); holder != seen {
-		return "", errOvertaken
+		return nil, errOvertaken
 	}
-	if id, err = reserve(obs.Store, req); err != nil {
-		return "", err
+	r, err := reserve(obs.Store, req)
+	if err != nil {
+		return nil, err
 	}
-	if err := c.put(ctx, name, req.Claim, id, rec == nil); err != nil {
-		return "", withdraw(context.WithoutCancel(ctx), obs, id, err)
+	if err := c.put(ctx, name, req.Claim, r.id, rec == nil); err != nil {
+		return nil, r.withdraw(context.WithoutCancel(ctx), obs, err)
 	}
-	return id, nil
-}
-
-// withdraw closes a reserved job that must not start, and returns why.
-func withdraw(ctx context.Context, obs reap.Observer, id string, why error) error {
-	_, err := obs.SpawnFailed(ctx, id, sidecar.SpawnFailure{Reason: why.Error(), At: time.Now()})
-	return &FailedError{RunID: id, Reason: why.Error(), Err: err}
+	return r, nil
 }
 
 // holderOf is the run that a claim's record names, empty for no record.

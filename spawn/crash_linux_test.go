@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -281,8 +282,15 @@ func crashOfHolder(t *testing.T, step int) {
 		if err := sup.Start(); err != nil {
 			t.Fatal(err)
 		}
-		holder := g.holder(sup.Process.Pid)
-		cmd := attach(t, p, trace, int(holder.Identity().PID))
+		holder := int(g.holder(sup.Process.Pid).Identity().PID)
+		until(t, "the holder waits at its gate", func() bool {
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", holder))
+			return slices.ContainsFunc(threads, func(path string) bool {
+				data, _ := os.ReadFile(path)
+				return strings.HasPrefix(string(data), fmt.Sprintf("%d 0x%x ", syscall.SYS_READ, gateFD))
+			})
+		})
+		cmd := attach(t, p, trace, holder)
 		release()
 		_ = sup.Wait() // it tells the end, whatever becomes of the holder
 		_ = cmd.Wait()

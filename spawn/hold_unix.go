@@ -126,11 +126,14 @@ func hold(argv []string) {
 
 // defaultSignals undoes what the caller's callers have ignored or blocked,
 // which execve(2) keeps: a job that ignores SIGTERM because a shell did could
-// not be stopped. A signal that is handled is default after execve(2). The
-// thread stays locked, because the mask is its own.
+// not be stopped. A signal that is handled is default after execve(2); Go
+// handles all but these from the start (package os/signal), and to notify of a
+// signal takes it two switches between threads. The thread stays locked,
+// because the mask is its own.
 func defaultSignals() {
 	runtime.LockOSThread()
-	signal.Notify(make(chan os.Signal, 1))
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT,
+		syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	unblockSignals()
 }
 

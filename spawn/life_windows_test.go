@@ -47,6 +47,7 @@ func init() {
 		fmt.Println("ready")
 		time.Sleep(time.Hour)
 	case "nested":
+		Init()
 		store := sidecar.Store{Dir: os.Getenv("JOBPROBE_DIR")}
 		h, err := Start(context.Background(), store, Request{Argv: []string{os.Args[0], "work", "stay"}})
 		fmt.Println(h.RunID, err)

@@ -311,9 +311,10 @@ func TestSeed14Abandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	left.sup.dismiss()
 	b := admitted(t, store, r, calls("a"))
 	wantEvents(t, r, "decide "+parentRun, "report 0:a:committed")
-	if job := status(t, store, left); !job.Terminal || string(job.SpawnState) != `"failed"` {
+	if job := status(t, store, left.id); !job.Terminal || string(job.SpawnState) != `"failed"` {
 		t.Errorf("%s, %s", job.Status, job.SpawnState)
 	}
 	if diff := cmp.Diff(b.Slots, childrenOf(t, store), opaque); diff != "" {

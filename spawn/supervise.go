@@ -99,6 +99,7 @@ var errNotOurs = errors.New("the job was closed before it started")
 func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	told := stopSignals()
 	closeInherited()
+	self, selfErr := jobprobe.Identify(os.Getpid()) // while the caller makes the record
 	var t task
 	if err := gob.NewDecoder(in).Decode(&t); err != nil {
 		return 2
@@ -107,7 +108,14 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	obs := observe(sidecar.Store{Dir: t.Dir})
 	obs.Notices = notices(t.Notifier)
 	defer obs.Flush(ctx)
-	w, rep, err := begin(ctx, obs, &t)
+	var (
+		w   *work
+		rep report
+		err = selfErr
+	)
+	if err == nil {
+		w, rep, err = begin(ctx, obs, &t, self)
+	}
 	if err != nil {
 		rep.Error = t.reason(err)
 	}
@@ -169,11 +177,7 @@ func startWork(t *task) (*work, error) {
 }
 
 // begin starts the command held, commits its identity, and lets it go.
-func begin(ctx context.Context, obs reap.Observer, t *task) (w *work, rep report, err error) {
-	self, err := jobprobe.Identify(os.Getpid())
-	if err != nil {
-		return nil, rep, err
-	}
+func begin(ctx context.Context, obs reap.Observer, t *task, self jobprobe.Identity) (w *work, rep report, err error) {
 	h, err := startWork(t)
 	if err != nil {
 		return nil, rep, err

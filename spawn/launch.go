@@ -1,0 +1,214 @@
+package spawn
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// A reservation is a job that is recorded, with the supervisor that waits to be
+// told of it.
+type reservation struct {
+	id  string
+	sup *supervisor
+}
+
+// maxReservations bounds the search for a free run id.
+const maxReservations = 8
+
+// reserve publishes a job's first record under a fresh run id. The supervisor
+// starts meanwhile: writing to disk and starting a program take their time.
+func reserve(store sidecar.Store, req *Request) (*reservation, error) {
+	var err error
+	for range maxReservations {
+		now := time.Now()
+		r := &reservation{id: sidecar.NewRunID(now)}
+		if r.sup, err = startSupervisor(r.id); err != nil {
+			return nil, err
+		}
+		var self jobprobe.Identity
+		if self, err = jobprobe.Identify(os.Getpid()); err == nil {
+			err = store.Create(r.id, preparing(store, r.id, req, self, now))
+		}
+		if err == nil || errors.Is(err, sidecar.ErrUnsynced) { // published; attaching it syncs again
+			return r, nil
+		}
+		r.sup.dismiss()
+		if !errors.Is(err, sidecar.ErrExists) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// withdraw closes a reserved job that must not start, and returns why.
+func (r *reservation) withdraw(ctx context.Context, obs reap.Observer, why error) error {
+	r.sup.dismiss()
+	_, err := obs.SpawnFailed(ctx, r.id, sidecar.SpawnFailure{Reason: why.Error(), At: time.Now()})
+	return &FailedError{RunID: r.id, Reason: why.Error(), Err: err}
+}
+
+// launch lets the supervisor start the job.
+func (r *reservation) launch(ctx context.Context, obs reap.Observer, req *Request) (Handle, error) {
+	dir := obs.Store.Dir
+	rep, err := r.sup.do(ctx, &task{
+		Dir: dir, RunID: r.id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, r.id),
+		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
+		LogMax: req.LogMax, HideArgv: req.HideArgv, Notifier: req.Notifier,
+	})
+	if err != nil {
+		return unreported(context.WithoutCancel(ctx), obs, r.id, err)
+	}
+	if rep.Error != "" {
+		return Handle{}, giveUp(context.WithoutCancel(ctx), obs, r.id, &rep)
+	}
+	return handle(dir, r.id, rep.Identity, rep.Supervisor), nil
+}
+
+func handle(dir, id string, process, supervisor jobprobe.Identity) Handle {
+	return Handle{
+		RunID: id, PID: process.PID, Identity: process, Supervisor: supervisor,
+		Log: filepath.Join(dir, id, reap.ConsoleName),
+	}
+}
+
+// giveUp records that a job could not be started, unless the supervisor has.
+func giveUp(ctx context.Context, obs reap.Observer, id string, rep *report) error {
+	failed := &FailedError{RunID: id, Reason: rep.Error}
+	if !rep.Recorded {
+		_, failed.Err = obs.SpawnFailed(ctx, id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
+		failed.Err = errors.Join(failed.Err, obs.Flush(ctx))
+	}
+	return failed
+}
+
+// unreported settles a start of which no report came: by the record, which
+// the supervisor may have moved on before it was lost, or before the caller
+// lost patience.
+func unreported(ctx context.Context, obs reap.Observer, id string, cause error) (Handle, error) {
+	err := giveUp(ctx, obs, id, &report{Error: cause.Error()})
+	if !errors.Is(err, sidecar.ErrNotPreparing) {
+		return Handle{}, err
+	}
+	rec := obs.Store.Read(id).Record
+	if rec == nil {
+		return Handle{}, err
+	}
+	identity := func(name string) jobprobe.Identity {
+		raw, _ := rec.Raw(name)
+		got, _ := jobprobe.ParseIdentity(raw)
+		return got
+	}
+	if state, _ := rec.Text("spawn_state"); state != "started" {
+		return Handle{}, err
+	}
+	return handle(obs.Store.Dir, id, identity("process_identity"), identity("supervisor")), nil
+}
+
+// jobEnv adds the marker variables by which a job's processes are known.
+func jobEnv(env []string, dir, id string) []string {
+	if env == nil {
+		env = os.Environ()
+	}
+	env = slices.Clone(env)
+	return append(env, "JOBPROBE_RUN_ID="+id, "LIONAGI_MCP_JOB_RUN_ID="+id, "JOBPROBE_DIR="+dir)
+}
+
+// unmarked is the supervisor's environment: it is no process of a job that
+// its caller may be one of.
+func unmarked(env []string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool {
+		return slices.Contains([]string{"JOBPROBE_RUN_ID", "LIONAGI_MCP_JOB_RUN_ID"}, envName(entry))
+	})
+}
+
+// supervisor is a supervisor's process before it has reported.
+type supervisor struct {
+	task   *os.File // closed without a task, it ends
+	report *os.File
+}
+
+// startSupervisor starts this program once more. The id shows in the process
+// table.
+func startSupervisor(id string) (*supervisor, error) {
+	self, err := program()
+	if err != nil {
+		return nil, err
+	}
+	taskR, taskW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer taskR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		taskW.Close()
+		return nil, err
+	}
+	defer reportW.Close()
+	s := &supervisor{taskW, reportR}
+	cmd, err := startDetached(exec.Cmd{
+		Path:   self,
+		Args:   []string{superviseName, id},
+		Dir:    rootDir(self),
+		Env:    unmarked(os.Environ()),
+		Stdin:  taskR,
+		Stdout: reportW,
+	})
+	if err != nil {
+		s.dismiss()
+		return nil, err
+	}
+	go cmd.Wait() // collect it when it ends, if this process is still there
+	return s, nil
+}
+
+// dismiss ends a supervisor that has no task.
+func (s *supervisor) dismiss() {
+	s.task.Close()
+	s.report.Close()
+}
+
+// do gives the supervisor its task and returns its one report. An error means
+// that there was none: it has ended before it had anything to say.
+func (s *supervisor) do(ctx context.Context, t *task) (rep report, err error) {
+	defer s.dismiss()
+	stop := context.AfterFunc(ctx, s.dismiss)
+	defer stop()
+	err = gob.NewEncoder(s.task).Encode(t)
+	if err == nil {
+		err = json.UnmarshalRead(s.report, &rep)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return report{}, ctx.Err()
+	case err != nil:
+		return report{}, errors.New("the supervisor ended without a report")
+	}
+	return rep, nil
+}
+
+// startDetached starts a process that is to outlive this one, as far apart from
+// it as the system allows.
+func startDetached(like exec.Cmd) (cmd *exec.Cmd, err error) {
+	for _, attr := range detached() {
+		again := like
+		cmd, again.SysProcAttr = &again, attr
+		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) {
+			break
+		}
+	}
+	return cmd, err
+}
