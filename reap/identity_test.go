@@ -39,8 +39,8 @@ func TestDamagedIdentityEndsNothing(t *testing.T) {
 	}
 }
 
-// An identity of another process than the record's pid is left from before
-// another program attached that pid: a live holder of it confirms nothing.
+// An identity of another process than the record's pid contradicts it: nothing
+// is proved, whatever becomes of either number.
 func TestIdentityOfAnotherPID(t *testing.T) {
 	w := newWorld(t)
 	w.probe = nil
@@ -48,13 +48,21 @@ func TestIdentityOfAnotherPID(t *testing.T) {
 	if err != nil {
 		t.Skipf("no identities here: %v", err)
 	}
-	text, err := self.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.putRecord(started(set("pid", fmt.Sprint(absentPID)), set("pgid", "null"), set("process_identity", string(text))))
-	if job := w.status(runID); job.Alive && job.Finding == "identity_confirmed" {
-		t.Errorf("the record's pid is absent, and it reads %s (%s)", job.Status, job.Finding)
+	other := self
+	other.OS, other.Host = "plan9", "elsewhere"
+	for _, id := range []jobprobe.Identity{self, other} {
+		text, err := id.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range []string{fmt.Sprint(absentPID), "null", "1"} {
+			w.putRecord(started(set("pid", pid), set("pgid", "null"), set("process_identity", string(text))))
+			before := w.bytes(runID)
+			if job := w.status(runID); job.Alive || job.LivenessConclusion != "unknown" || job.Terminal {
+				t.Errorf("pid %s, identity of %d: %s (%s)", pid, id.PID, job.Status, job.Finding)
+			}
+			w.untouched(runID, before)
+		}
 	}
 }
 

@@ -205,15 +205,16 @@ func (o Observer) look(l *look) {
 }
 
 // liveness probes the process that a record names: by the kernel's stamps if
-// they were recorded, else by the start time in epoch seconds.
+// they were recorded, else by the start time in epoch seconds. Stamps that are
+// damaged, or of another process than the record's pid, leave nothing that could
+// be asked about: their scope is not known, and the other fields have none.
 func (o Observer) liveness(rec *sidecar.Record) (who jobprobe.Identity, live jobprobe.Liveness) {
 	pid, _ := rec.Int("pid") // what is no integer names no process
 	if !rec.Null("process_identity") {
-		// A damaged identity has no number, and its scope is not known: the
-		// fields below have none, so they are not asked instead.
-		if id := identityOf(rec, "process_identity"); id.PID == pid || id.PID == 0 {
-			return id, o.probeIdentity(id, rec)
+		if who = identityOf(rec, "process_identity"); who.PID != pid {
+			who = jobprobe.Identity{}
 		}
+		return who, o.probeIdentity(who, rec)
 	}
 	pgid, _ := rec.Int("pgid")
 	return who, jobprobe.ProbeEpoch(jobprobe.EpochIdentity{

@@ -219,7 +219,7 @@ func TestPeerFault15WindowHolds(t *testing.T) {
 		b.Store.LockWait = 24 * time.Hour
 		resume := b.stoppedHolder()
 		w, err := b.Wait(t.Context(), []string{runID}, window)
-		if err != nil || w.AllTerminal || len(w.StoppedWithoutEnd) != 1 {
+		if err != nil || w.AllTerminal || len(w.Pending) != 1 {
 			t.Errorf("%+v, %v", w, err)
 		}
 		b.want("absent", 0)
@@ -231,7 +231,7 @@ func TestPeerFault15WindowHolds(t *testing.T) {
 		b := newBell(t, rings("exit 0"))
 		b.Lifecycle = lifecycleScript(t, "exec sleep 1000")
 		w, err := b.Wait(t.Context(), []string{runID}, window)
-		if err != nil || w.AllTerminal || len(w.StoppedWithoutEnd) != 1 {
+		if err != nil || w.AllTerminal || len(w.Pending) != 1 {
 			t.Errorf("%+v, %v", w, err)
 		}
 		b.want("absent", 0)

@@ -16,7 +16,8 @@ type Sweep struct {
 	Ended []Swept `json:"ended"`
 	// Refused are the jobs whose end was due and could not be written.
 	Refused []Swept `json:"refused"`
-	// Unresolved are the jobs without an end of which nothing can be proved.
+	// Unresolved are the jobs without an end of which nothing can be proved: of
+	// their process, or of the supervisor that may still report for it.
 	Unresolved []Swept `json:"unresolved"`
 	// Unusable are the jobs whose record cannot be used.
 	Unusable []Swept `json:"unusable"`
@@ -67,6 +68,7 @@ func (s *Sweep) add(l *look) {
 	if l.due == abandonDue {
 		swept.Reason = reasonAbandoned
 	}
+	f := derive(l)
 	switch {
 	case l.record() == nil:
 		s.Unusable = append(s.Unusable, Swept{l.id, l.reading.State.String()})
@@ -74,7 +76,7 @@ func (s *Sweep) add(l *look) {
 		s.Refused = append(s.Refused, Swept{l.id, *refusal(l.refused)})
 	case l.won, s.DryRun && l.due != nothingDue:
 		s.Ended = append(s.Ended, swept)
-	case !derive(l).terminal && l.live.Conclusion == jobprobe.Unknown:
+	case !f.terminal && (f.orphaned || l.live.Conclusion == jobprobe.Unknown):
 		s.Unresolved = append(s.Unresolved, swept)
 	}
 }

@@ -44,6 +44,7 @@ func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Wait
 		runs:  make([]Waited, len(ids)),
 		where: make([]standing, len(ids)),
 		looks: make([]int, len(ids)),
+		pins:  make(chan struct{}, mostPins()),
 		seen:  make(chan sighting, len(ids)),
 		watch: newWatch(),
 	}
@@ -87,6 +88,7 @@ type wait struct {
 	once  bool // the window is no longer than one look
 	watch *watch
 	seen  chan sighting
+	pins  chan struct{} // holds one of each process that is pinned
 
 	// Only collect touches these.
 	runs  []Waited
@@ -151,14 +153,16 @@ func (w *wait) over(anyOne bool) bool {
 	return !again
 }
 
-// fill says of the jobs whose look has not come back what can be said
-// without a lock.
+// fill says of the jobs whose look has not come back what can be said without a
+// lock. An end that is due may be written any moment: they are pending.
 func (w *wait) fill() {
 	for i := range w.runs {
 		if w.looks[i] == 0 {
-			l := look{id: w.ids[i], reading: w.obs.Store.Read(w.ids[i])}
-			w.obs.look(&l)
-			w.runs[i] = waited(&l, nil)
+			l, err := w.obs.examine(w.ids[i])
+			w.runs[i] = waited(&l, err)
+			if l.due != nothingDue {
+				w.runs[i].PossiblyOrphaned = false
+			}
 			w.where[i] = w.obs.standing(&w.runs[i])
 		}
 	}
@@ -182,10 +186,9 @@ func (w *wait) follow(ctx context.Context, id string) {
 		if w.once || where == atEnd || where == unanswerable {
 			return
 		}
-		var p *jobprobe.Process
-		gone := false
+		p, gone := (*jobprobe.Process)(nil), false
 		if where == pending {
-			p, gone = l.pin()
+			p, gone = w.pin(&l)
 		}
 		// A process that is gone is looked at again at once, but only once: if
 		// its end is still not due, the record is at odds with itself.
@@ -210,6 +213,7 @@ func (w *wait) rest(changed context.Context, p *jobprobe.Process, watched bool) 
 	if p != nil {
 		_, err := p.Wait(turn)
 		p.Close()
+		<-w.pins
 		if err == nil || turn.Err() != nil {
 			return
 		}
@@ -221,9 +225,30 @@ func (w *wait) rest(changed context.Context, p *jobprobe.Process, watched bool) 
 	<-turn.Done()
 }
 
+// mostPins is how many processes a wait may pin, each of which takes two
+// descriptors, so that enough are left for looking.
+func mostPins() int {
+	most := descriptors()
+	return max(0, most-max(48, most/8)) / 2
+}
+
 // pin holds the process that the job's end depends on: its own while that is
 // there, then its supervisor. It is nil if the process cannot be held, and
 // gone if there is nothing to hold since the look.
+func (w *wait) pin(l *look) (p *jobprobe.Process, gone bool) {
+	select {
+	case w.pins <- struct{}{}:
+	default:
+		return nil, false
+	}
+	p, gone = l.pin()
+	if p == nil {
+		<-w.pins
+	}
+	return p, gone
+}
+
+// pin opens that process.
 //
 // Where the record has no stamps it is whoever has the number now. That decides
 // nothing: when the process exits, the job is looked at.

@@ -175,8 +175,8 @@ func TestWaitWindowHoldsAgainstLocks(t *testing.T) {
 	}
 	for _, window := range []float64{0, 0.1} {
 		got, err := w.Wait(t.Context(), ids, WaitOptions{MaxWait: window, Poll: 0.05})
-		if err != nil || got.AllTerminal || len(got.StoppedWithoutEnd) != len(ids) {
-			t.Errorf("window %v: %v, all terminal %v, stopped %v", window, err, got.AllTerminal, got.StoppedWithoutEnd)
+		if err != nil || got.AllTerminal || len(got.Pending) != len(ids) {
+			t.Errorf("window %v: %v, all terminal %v, pending %v", window, err, got.AllTerminal, got.Pending)
 		}
 	}
 }
