@@ -87,7 +87,7 @@ func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg 
 // requestErrors are what a command line can get wrong about a job.
 var requestErrors = []error{
 	spawn.ErrNoCommand, spawn.ErrBadCommand, spawn.ErrBadEnv, spawn.ErrBadDir, spawn.ErrBadStdin,
-	spawn.ErrBadTime, spawn.ErrBadLogMax, spawn.ErrBadClaim,
+	spawn.ErrBadTime, spawn.ErrBadLogMax, spawn.ErrBadClaim, spawn.ErrBadParent,
 }
 
 // waitFor shows a job's output and exits as its command does. With --json the
