@@ -31,7 +31,9 @@ var preyStages = map[string]func(*testproc.Stage){
 	"kill-nohandle": killNoHandleStage,
 	"kill-blind":    killBlindStage,
 	"recycled":      recycledStage,
-	"outsider":      outsiderStage,
+
+	"few-descriptors": fewDescriptorsStage,
+	"outsider":        outsiderStage,
 }
 
 // A test binary started as one of these stages plays it here, before anything

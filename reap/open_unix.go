@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // openNoFollow opens a file for reading that is no symbolic link, without
@@ -17,4 +19,13 @@ func openNoFollow(path string) (*os.File, error) {
 		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	}
 	return f, err
+}
+
+// descriptors is how many files this process may have open (getrlimit(2)).
+func descriptors() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int(min(uint64(limit.Cur), manyDescriptors))
 }

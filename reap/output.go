@@ -91,6 +91,9 @@ func (o Observer) OpenConsole(id string) (*os.File, error) {
 	return openRegular(filepath.Join(o.Store.Dir, id, ConsoleName))
 }
 
+// manyDescriptors are more than are ever needed.
+const manyDescriptors = 1 << 16
+
 // openRegular opens a plain file for reading; see OpenConsole for the errors.
 func openRegular(path string) (*os.File, error) {
 	f, err := openNoFollow(path)

@@ -6,8 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/internal/testproc"
@@ -130,6 +135,49 @@ func TestWaitLeavesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// With few descriptors a wait pins fewer processes, and looks at all of them.
+func TestWaitWithFewDescriptors(t *testing.T) {
+	want := []string{"40 pending of 40", "40 ended of 40"}
+	if diff := cmp.Diff(want, killStage(t, nil, "few-descriptors")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func fewDescriptorsStage(s *testproc.Stage) {
+	k := newPack(s)
+	p := session(s, scriptIdle).ready()
+	var ids []string
+	for i := range 40 {
+		id := fmt.Sprintf("job-%02d", i)
+		k.record(append(stamped(s, whoIs(s, p.pid)), set("run_id", `"`+id+`"`))...)
+		must(s, os.Rename(filepath.Dir(k.path()), filepath.Join(k.Store.Dir, id)))
+		ids = append(ids, id)
+	}
+	must(s, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}))
+	o := k.Observer
+	var killed sync.Once
+	wait := func(window float64) Waiting {
+		w, err := o.Wait(context.Background(), ids, WaitOptions{MaxWait: window, Poll: 0.05})
+		must(s, err)
+		for _, run := range w.Runs {
+			if run.Error != nil {
+				s.Fatalf("%s: %v", run.RunID, run.Error)
+			}
+		}
+		return w
+	}
+	w := wait(0.5)
+	s.Say("%d pending of %d", len(w.Pending), len(w.Runs))
+	looks := atomic.Int64{}
+	o.step = func(now step) {
+		if now == stepProbed && looks.Add(1) > int64(len(ids)) {
+			killed.Do(p.reap)
+		}
+	}
+	w = wait(60)
+	s.Say("%d ended of %d", len(w.Runs)-len(w.Pending)-len(w.StoppedWithoutEnd), len(w.Runs))
 }
 
 // Root writes the end of somebody else's job, and leaves the record theirs.
