@@ -3,7 +3,9 @@ package reap
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jobprobe/jobprobe"
@@ -176,6 +178,13 @@ func (w *wait) follow(ctx context.Context, id string) {
 			changed, watched = w.watch.file(ctx, w.obs.recordPath(id))
 		}
 		l, err := w.obs.observe(ctx, id)
+		if l.starved() {
+			w.rest(changed, nil, watched)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
 		run := waited(&l, err)
 		where := w.obs.standing(&run)
 		select {
@@ -223,6 +232,14 @@ func (w *wait) rest(changed context.Context, p *jobprobe.Process, watched bool) 
 		defer done()
 	}
 	<-turn.Done()
+}
+
+// starved says that a look failed because there are too many open files, which
+// says nothing about the job.
+func (l *look) starved() bool {
+	return slices.ContainsFunc([]error{l.reading.Err, l.refused}, func(err error) bool {
+		return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	})
 }
 
 // mostPins is how many processes a wait may pin, each of which takes two
