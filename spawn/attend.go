@@ -33,7 +33,7 @@ func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal) cause
 	exited := uncollected(h.cmd, id)
 	var up <-chan time.Time
 	if t.Timeout > 0 {
-		up = time.After(t.Timeout)
+		up = time.After(time.Duration(t.Timeout))
 	}
 	why := unstopped
 	select {
@@ -44,7 +44,7 @@ func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal) cause
 		why = interrupted
 	}
 	if why != unstopped {
-		stopGroup(h, exited, t.Grace)
+		stopGroup(h, exited, time.Duration(t.Grace))
 	}
 	if h.cmd.ProcessState == nil {
 		h.cmd.Wait() // its error only repeats ProcessState

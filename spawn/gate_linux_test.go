@@ -2,7 +2,6 @@ package spawn
 
 import (
 	"bytes"
-	"encoding/gob"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -50,7 +49,7 @@ func newGate(t *testing.T) *gate {
 func (g *gate) supervisor() *exec.Cmd {
 	g.t.Helper()
 	var spec bytes.Buffer
-	if err := gob.NewEncoder(&spec).Encode(g.task); err != nil {
+	if err := g.task.writeTo(&spec); err != nil {
 		g.t.Fatal(err)
 	}
 	return &exec.Cmd{

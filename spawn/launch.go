@@ -2,7 +2,6 @@ package spawn
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"io/fs"
 	"os"
@@ -65,7 +64,7 @@ func (r *reservation) launch(ctx context.Context, obs reap.Observer, req *Reques
 	dir := obs.Store.Dir
 	rep, err := r.sup.do(ctx, &task{
 		Dir: dir, RunID: r.id, Argv: req.Argv, Cwd: req.Dir, Env: jobEnv(req.Env, dir, r.id),
-		Stdin: req.Stdin, Timeout: req.Timeout, Grace: req.Grace,
+		Stdin: req.Stdin, Timeout: int64(req.Timeout), Grace: int64(req.Grace),
 		LogMax: req.LogMax, HideArgv: req.HideArgv, Notifier: req.Notifier,
 	})
 	if err != nil {
@@ -187,7 +186,7 @@ func (s *supervisor) do(ctx context.Context, t *task) (rep report, err error) {
 	defer s.dismiss()
 	stop := context.AfterFunc(ctx, s.dismiss)
 	defer stop()
-	err = gob.NewEncoder(s.task).Encode(t)
+	err = t.writeTo(s.task)
 	if err == nil {
 		err = json.UnmarshalRead(s.report, &rep)
 	}

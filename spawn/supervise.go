@@ -2,13 +2,14 @@ package spawn
 
 import (
 	"context"
-	"encoding/gob"
+	"encoding/base64"
 	"errors"
 	"io"
 	"os"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/reap"
@@ -42,8 +43,7 @@ func Init() {
 // program again will not run main.
 var initialized bool
 
-// task is what the supervisor is told on its standard input, as a gob: words
-// and paths are bytes, which JSON cannot carry.
+// task is what the supervisor is told on its standard input.
 type task struct {
 	Dir   string
 	RunID string
@@ -54,14 +54,39 @@ type task struct {
 	Stdin string
 	// Timeout is how long the command may run, 0 for ever; Grace is the time
 	// between SIGTERM and SIGKILL when it is stopped. In nanoseconds.
-	Timeout time.Duration
-	Grace   time.Duration
+	Timeout int64
+	Grace   int64
 	// LogMax bounds the console log, 0 if nothing does.
 	LogMax int64
 	// Notifier tells of the end if neither record nor environment names one.
 	Notifier []string
 	// HideArgv keeps the command out of what is recorded.
 	HideArgv bool
+}
+
+// Words and paths are bytes, which JSON cannot carry: a task's text is in
+// base64.
+var (
+	encoded = json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, text string) error {
+		return enc.WriteToken(jsontext.String(base64.StdEncoding.EncodeToString([]byte(text))))
+	}))
+	decoded = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, text *string) error {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		data, err := base64.StdEncoding.DecodeString(token.String())
+		*text = string(data)
+		return err
+	}))
+)
+
+func (t *task) writeTo(w io.Writer) error { return json.MarshalWrite(w, t, encoded) }
+
+// readTask reads no further than the task.
+func readTask(r io.Reader) (t task, err error) {
+	err = json.UnmarshalDecode(jsontext.NewDecoder(r), &t, decoded, json.RejectUnknownMembers(true))
+	return t, err
 }
 
 // reason is what may be told of an error.
@@ -100,8 +125,8 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	told := stopSignals()
 	closeInherited()
 	self, selfErr := jobprobe.Identify(os.Getpid()) // while the caller makes the record
-	var t task
-	if err := gob.NewDecoder(in).Decode(&t); err != nil {
+	t, err := readTask(in)
+	if err != nil {
 		return 2
 	}
 	ctx := context.Background()
@@ -111,9 +136,8 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	var (
 		w   *work
 		rep report
-		err = selfErr
 	)
-	if err == nil {
+	if err = selfErr; err == nil {
 		w, rep, err = begin(ctx, obs, &t, self)
 	}
 	if err != nil {
