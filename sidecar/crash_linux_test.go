@@ -250,7 +250,7 @@ func TestCaseF19LockFaults(t *testing.T) {
 			t.Errorf("opening the lock, %s: %q, %v", fault, out, err)
 		}
 		wantBytes(t, s, before)
-		wantFiles(t, s, "job.json")
+		wantNoTemp(t, filepath.Join(s.Dir, runID), fault)
 	}
 }
 

@@ -19,6 +19,7 @@ func openDir(string) (*dir, error)                       { return nil, errors.Er
 func (*dir) close()                                      {}
 func (*dir) current() error                              { return errors.ErrUnsupported }
 func (*dir) exists(string) error                         { return errors.ErrUnsupported }
+func (*dir) makeLock() error                             { return errors.ErrUnsupported }
 func (*dir) isEntry(string, fs.FileInfo) error           { return errors.ErrUnsupported }
 func (*dir) read(string) ([]byte, FileInfo, error)       { return nil, FileInfo{}, errors.ErrUnsupported }
 func readPath(string) ([]byte, FileInfo, error)          { return nil, FileInfo{}, errors.ErrUnsupported }

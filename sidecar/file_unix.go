@@ -190,7 +190,8 @@ func fill(fd int, data []byte, like FileInfo) error {
 }
 
 // keepOwner gives a file the owner and mode of the record it will replace. If
-// the owner cannot be kept, what others could do is not kept either.
+// the owner cannot be kept, what others could do is not kept either; where the
+// file system keeps no modes, the file stays as narrow as it was made.
 func keepOwner(fd int, like FileInfo) error {
 	st, err := statFD(fd)
 	if err != nil {
@@ -203,7 +204,34 @@ func keepOwner(fd int, like FileInfo) error {
 			mode &= 0o600
 		}
 	}
-	return uninterrupted(func() error { return unix.Fchmod(fd, mode) })
+	err = uninterrupted(func() error { return unix.Fchmod(fd, mode) })
+	if err == unix.EPERM || err == unix.EOPNOTSUPP {
+		return nil
+	}
+	return err
+}
+
+// makeLock makes a lock file that is missing for the owner of the record, whom
+// one of root's own would lock out. Anybody else's file is as it should be.
+func (d *dir) makeLock() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	fd, err := openAt(d.fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
+	if err == unix.EEXIST {
+		return nil
+	}
+	if err != nil {
+		return d.wrap("create", lockName, err)
+	}
+	defer unix.Close(fd)
+	st, err := statAt(d.fd, recordName, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return d.wrap("stat", recordName, err)
+	}
+	// Where owners cannot be set, the lock is root's.
+	_ = uninterrupted(func() error { return unix.Fchown(fd, int(st.Uid), int(st.Gid)) })
+	return nil
 }
 
 // rename replaces the file to. A reader has the old one or the new one, and

@@ -238,12 +238,7 @@ func TestCaseF5NarrowsMode(t *testing.T) {
 	asRoot(t)
 	s := newStore(t, record(runID))
 	dir := filepath.Join(s.Dir, runID)
-	// The path to a temporary directory is closed to others.
-	for path := dir; path != "/" && path != os.TempDir(); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
+	openPath(t, dir)
 	if err := os.Chmod(filepath.Join(dir, "job.json"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +254,36 @@ func TestCaseF5NarrowsMode(t *testing.T) {
 	}
 	if n, ok := got.Record.Int("key-0"); n != 0 || !ok {
 		t.Error("the update is missing")
+	}
+}
+
+// openPath opens the way to a directory, which is closed to others if it is a
+// temporary one.
+func openPath(t *testing.T, path string) {
+	t.Helper()
+	for ; path != "/" && path != os.TempDir(); path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A lock that root makes by looking first does not lock the owner out.
+func TestRootsLockIsTheOwners(t *testing.T) {
+	asRoot(t)
+	s := newStore(t, record(runID))
+	dir := filepath.Join(s.Dir, runID)
+	openPath(t, dir)
+	if err := os.Chown(filepath.Join(dir, "job.json"), nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Update(ctx, runID, set("a", sidecar.Int(1))); err != nil {
+		t.Fatal(err)
+	}
+	cmd := helper(t, "add", s.Dir, "key-0", "0")
+	cmd.Env = append(cmd.Env, nobodyEnv+"=1")
+	if out, err := cmd.Output(); err != nil {
+		t.Errorf("the owner: %v: %s", err, out)
 	}
 }
 

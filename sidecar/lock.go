@@ -84,6 +84,10 @@ func tryLock(path string) (*hold, error) {
 		d.close()
 		return nil, err
 	}
+	if err := d.makeLock(); err != nil {
+		d.close()
+		return nil, err
+	}
 	// Read-write, because NFSv4 wants a writable file for an exclusive lock.
 	lock := flock.New(filepath.Join(path, lockName),
 		flock.SetFlag(lockFlags), flock.SetPermissions(0o600))
