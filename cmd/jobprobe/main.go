@@ -67,19 +67,15 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	reap.Version = version()
 	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args)}
 	var c cli
-	parser, err := kong.New(&c,
+	exited := -1
+	kctx, err := c.parse(negativePIDs(args),
 		kong.Name("jobprobe"),
 		kong.Description("Is that exact background process still there; if not, how did it end?\n\nA DURATION is a number and a unit, such as 300ms, 5s, 10m or 1h."),
 		kong.Writers(stdout, stderr),
 		kong.Vars{"grace": spawn.DefaultGrace.String(), "version": "jobprobe " + version()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Exit(func(code int) { exited = code }), // --help, --version
 	)
-	if err != nil {
-		return out.exitStatus(&failure{exitUsage, err})
-	}
-	exited := -1
-	parser.Exit = func(code int) { exited = code } // --help, --version
-	kctx, err := parser.Parse(negativePIDs(args))
 	if exited >= 0 {
 		return exited
 	}
