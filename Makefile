@@ -76,7 +76,7 @@ cross: ## Build, vet and compile the tests for every platform.
 
 bench: ## Beside the bare system calls, then beside other libraries.
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) . ./sidecar
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./reap # these take samples of their own
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./reap ./cmd/jobprobe # these take samples of their own
 	cd bench && $(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
 
 fuzz: ## Every fuzz target for FUZZTIME.
