@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/jobprobe/jobprobe/internal/enum"
@@ -96,6 +98,32 @@ func checkClaim(key string) error {
 // One that is damaged is left out, and its error is part of the result.
 func Claims(ctx context.Context, obs reap.Observer) ([]Claim, error) {
 	return claimsOf(obs.Store).list(ctx, obs)
+}
+
+// ForgetClaim frees a claim whose holder's record is no longer there, so that
+// nobody can find out what became of it: it takes the caller's word that the job
+// is over. A claim that is free already stays so; any other is refused with a
+// [*ClaimHeldError].
+func ForgetClaim(ctx context.Context, obs reap.Observer, key string) error {
+	if err := checkClaim(key); err != nil {
+		return err
+	}
+	unlock, err := lockFile(ctx, obs.Store, claimsLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, name := claimsOf(obs.Store), claimName(key)
+	seen, err := c.look(ctx, obs, name, key)
+	switch {
+	case err != nil:
+		return err
+	case seen.State == ClaimFree:
+		return nil
+	case seen.Status != sidecar.Absent.String():
+		return &ClaimHeldError{seen}
+	}
+	return os.RemoveAll(filepath.Join(c.Dir, name))
 }
 
 // admit publishes a job's first record under a fresh run id, and gives it the

@@ -77,14 +77,20 @@ func (g *gate) runs() int {
 // holder waits until the supervisor has its holder, and pins that.
 func (g *gate) holder(supervisor int) *jobprobe.Process {
 	g.t.Helper()
+	return pinChild(g.t, supervisor, holdName)
+}
+
+// pinChild waits until a process has a child of a name, and pins that.
+func pinChild(t *testing.T, parent int, name string) *jobprobe.Process {
+	t.Helper()
 	var pid int
-	until(g.t, "the supervisor has its holder", func() bool {
-		children, _ := filepath.Glob("/proc/" + strconv.Itoa(supervisor) + "/task/*/children")
+	until(t, "there is a "+name, func() bool {
+		children, _ := filepath.Glob("/proc/" + strconv.Itoa(parent) + "/task/*/children")
 		for _, path := range children {
 			data, _ := os.ReadFile(path)
 			for _, word := range strings.Fields(string(data)) {
 				line, _ := os.ReadFile("/proc/" + word + "/cmdline")
-				if bytes.HasPrefix(line, []byte(holdName+"\x00")) {
+				if bytes.HasPrefix(line, []byte(name+"\x00")) {
 					pid, _ = strconv.Atoi(word)
 				}
 			}
@@ -93,14 +99,9 @@ func (g *gate) holder(supervisor int) *jobprobe.Process {
 	})
 	id, err := jobprobe.Identify(pid)
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
-	p, err := jobprobe.Open(id)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.t.Cleanup(func() { p.Close() })
-	return p
+	return pin(t, id)
 }
 
 // A record that somebody closed before the supervisor attached: the work never

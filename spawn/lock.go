@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,7 +28,14 @@ const (
 // [*sidecar.RefusedError] that names the claims in place of a run.
 func lockFile(ctx context.Context, store sidecar.Store, name string) (unlock func(), err error) {
 	refused := func(err error) error {
-		return &sidecar.RefusedError{RunID: claimsDir, Reason: sidecar.LockUnavailable, Err: err}
+		reason := sidecar.LockUnavailable
+		switch {
+		case errors.Is(err, syscall.EROFS):
+			reason = sidecar.ReadOnly
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+			reason = sidecar.NoSpace
+		}
+		return &sidecar.RefusedError{RunID: claimsDir, Reason: reason, Err: err}
 	}
 	dir := claimsOf(store).Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {

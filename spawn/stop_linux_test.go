@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -220,4 +221,38 @@ func TestLogMaxGoesOn(t *testing.T) {
 	if job := finished(t, store, h.RunID); text(job.Outcome) != reap.Indeterminate {
 		t.Errorf("the job is %s", job.Status)
 	}
+}
+
+// A job whose keeper is killed can print no more, and ends like any other.
+func TestLogKeeperKilled(t *testing.T) {
+	store := newStore(t)
+	h := began(t, store, Request{Argv: shell("echo ready; while :; do sleep 0.01; echo more; done"), LogMax: MinLog})
+	keeper := pinChild(t, int(h.Supervisor.PID), keepName)
+	send(t, keeper, syscall.SIGTERM) // which it ignores: the job may print yet
+	send(t, keeper, syscall.SIGKILL)
+	want := `failed failed run.failed.signal null "SIGPIPE" "supervisor_exit"`
+	if got := strings.TrimSpace(ending(finished(t, store, h.RunID))); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A job that dumped core is told apart, as wait(2) tells it here.
+func TestCoreFlag(t *testing.T) {
+	store := newStore(t)
+	dir := t.TempDir()
+	script := "ulimit -c unlimited; kill -ABRT $$"
+	control := exec.Command("sh", "-c", script)
+	control.Dir = dir
+	_ = control.Run()
+	want := control.ProcessState.Sys().(syscall.WaitStatus).CoreDump()
+	h, err := Start(t.Context(), store, Request{Argv: shell(script), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := finished(t, store, h.RunID)
+	raw, told := store.Read(h.RunID).Record.Raw("core_dumped")
+	if string(job.Signal) != `"SIGABRT"` || told != want || told && string(raw) != "true" {
+		t.Errorf("signal %s, core %s, want %v", job.Signal, raw, want)
+	}
+	t.Logf("count: core dumped here: %v", want)
 }
