@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -25,14 +26,17 @@ func live(t *testing.T, dir string) handle {
 	if err != nil {
 		t.Fatalf("run: %v in %s", err, out)
 	}
-	p, err := jobprobe.Open(h.Process)
-	if err != nil {
-		t.Fatal(err)
+	for _, who := range []jobprobe.Identity{h.Process, h.Supervisor} {
+		p, err := jobprobe.Open(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // the supervisor first, which then writes nothing
+			_ = p.Signal(syscall.SIGKILL)
+			_, _ = p.Wait(context.Background())
+			p.Close()
+		})
 	}
-	t.Cleanup(func() {
-		p.Signal(syscall.SIGKILL)
-		p.Close()
-	})
 	return h
 }
 

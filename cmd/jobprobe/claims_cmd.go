@@ -8,7 +8,9 @@ import (
 	"github.com/jobprobe/jobprobe/spawn"
 )
 
-type claimsCmd struct{}
+type claimsCmd struct {
+	Forget *word `placeholder:"KEY" help:"Free the key of a job whose record is no longer there: you say that it is over."`
+}
 
 // claimsJSON is the document of the claims.
 type claimsJSON struct {
@@ -16,6 +18,9 @@ type claimsJSON struct {
 }
 
 func (cmd *claimsCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if cmd.Forget != nil {
+		return spawn.ForgetClaim(ctx, *obs, string(*cmd.Forget))
+	}
 	claims, err := spawn.Claims(ctx, *obs)
 	if err != nil {
 		// What could be read is shown all the same.

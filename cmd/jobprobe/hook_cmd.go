@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -32,6 +34,9 @@ type hooked struct {
 }
 
 func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if strings.TrimSpace(cmd.Status) == "" {
+		return &failure{exitUsage, errors.New("--status must not be empty")}
+	}
 	if cmd.Reason == "" {
 		cmd.Reason = reap.ReasonOf(os.Getenv("LIONAGI_NOTIFY_PAYLOAD"))
 	}

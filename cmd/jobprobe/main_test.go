@@ -78,6 +78,7 @@ func endJobs(dir string) {
 			}
 			if p, err := jobprobe.Open(id); err == nil {
 				_ = p.Signal(syscall.SIGKILL)
+				_, _ = p.Wait(context.Background()) // it writes no more
 				p.Close()
 			}
 		}

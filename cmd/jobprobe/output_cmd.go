@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type outputCmd struct {
@@ -72,8 +74,13 @@ func lastLines(text []byte, n int) int {
 	return start + 1
 }
 
+// endStatus is the exit status of an ended job: its command's, as shells have it.
+// A kill is recorded before anybody has seen which signal the command died of.
 func endStatus(job *reap.Job) error {
 	code := exitGone
+	if plain(job.TerminalSource) == sidecar.SourceKill {
+		code = 128 + int(syscall.SIGTERM)
+	}
 	if text := plain(job.ExitCode); text != "" {
 		fmt.Sscan(text, &code)
 	} else if name := plain(job.Signal); name != "" {

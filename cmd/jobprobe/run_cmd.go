@@ -90,23 +90,29 @@ var requestErrors = []error{
 	spawn.ErrBadTime, spawn.ErrBadLogMax, spawn.ErrBadClaim, spawn.ErrBadParent,
 }
 
-// waitFor shows a job's output and exits as its command does. With --json the
-// one document is the job as it ended; the output is in "output".
+// waitFor shows a job's output and exits as its command does; it says so if that
+// was not the command's own doing. With --json the one document is the job as it
+// ended; the output is in "output".
 func waitFor(c *console, obs *reap.Observer, cfg *config, id string, interrupts <-chan os.Signal) error {
 	out := c.out
 	if c.json {
 		out = io.Discard
 	}
 	ended := attached(c, newFollower(out, obs, id), cfg, interrupts)
-	if _, ok := errors.AsType[status](ended); !c.json || ended != nil && !ok {
+	if _, ok := errors.AsType[status](ended); ended != nil && !ok {
 		return ended
 	}
 	job, err := obs.Status(context.Background(), id)
 	if err != nil {
 		return err
 	}
-	if err := c.document(job); err != nil {
-		return err
+	if plain(job.ExitCode) == "" {
+		fmt.Fprintf(c.err, "jobprobe: %s %s: %s\n", id, job.Status, cmp.Or(reason(job.ReasonCode, job.Refused), deref(job.Outcome)))
+	}
+	if c.json {
+		if err := c.document(job); err != nil {
+			return err
+		}
 	}
 	return ended
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type statusCmd struct {
@@ -20,6 +22,11 @@ func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	code := status(exitOK)
 	for _, id := range cmd.RunIDs {
 		job, err := obs.Status(ctx, id)
+		if errors.Is(err, sidecar.ErrRunID) && len(cmd.RunIDs) > 1 {
+			fmt.Fprintln(c.err, "jobprobe:", printable(complaint(err)))
+			code = exitRefused
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -30,7 +37,7 @@ func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	}
 	var err error
 	switch {
-	case c.json && len(out.Jobs) == 1:
+	case c.json && len(cmd.RunIDs) == 1:
 		err = c.document(out.Jobs[0])
 	case c.json:
 		err = c.document(out)
@@ -95,9 +102,9 @@ func yes(b bool) string {
 	return ""
 }
 
-// noticeText shows a delivery only if one was attempted.
+// noticeText shows a delivery if one was attempted, or why it could not be.
 func noticeText(job *reap.Job) string {
-	if text := plain(job.NotifyDelivery); strings.Contains(text, "true") {
+	if text := plain(job.NotifyDelivery); strings.Contains(text, "true") || strings.Contains(text, `"error":"`) {
 		return text
 	}
 	return ""

@@ -14,9 +14,12 @@ type sweepCmd struct {
 	Every  time.Duration `placeholder:"DURATION" help:"Sweep again and again, this long after each pass, until interrupted."`
 }
 
+// minEvery keeps a sweep from taking the machine for itself.
+const minEvery = 10 * time.Millisecond
+
 func (cmd *sweepCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
-	if cmd.Every < 0 {
-		return &failure{exitUsage, fmt.Errorf("--every must be positive, not %v", cmd.Every)}
+	if cmd.Every != 0 && cmd.Every < minEvery {
+		return &failure{exitUsage, fmt.Errorf("--every must be %v or more, not %v", minEvery, cmd.Every)}
 	}
 	for passes := 0; ; passes++ {
 		s, err := obs.Sweep(ctx, cmd.DryRun)

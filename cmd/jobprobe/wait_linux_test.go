@@ -131,6 +131,19 @@ func TestInterruptTwiceKillsTheJob(t *testing.T) {
 	}
 }
 
+// A job that is killed while somebody waits for it ends the wait as it would a
+// shell's, and says why.
+func TestWaitedForJobIsKilled(t *testing.T) {
+	a := attend(t, "echo ready; exec sleep 600")
+	if out, err := program(t, a.store.Dir, "kill", a.id).Output(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	code, _, trouble := a.ends(t)
+	if code != 128+15 || !strings.Contains(trouble, a.id+" killed: ") {
+		t.Errorf("exit status %d, %q", code, trouble)
+	}
+}
+
 // A job that ends while it is being left is told of.
 func TestInterruptedJobEnds(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "go")
