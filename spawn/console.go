@@ -57,7 +57,7 @@ func openSink(t *task) (*sink, error) {
 	}
 	defer doneW.Close()
 	out := &sink{w, []byte(rand.Text() + rand.Text()), doneR}
-	_, err = startDetached(exec.Cmd{
+	_, err = StartDetached(exec.Cmd{
 		Path:   self,
 		Args:   []string{keepName, log, strconv.FormatInt(t.LogMax, 10), string(out.token)},
 		Dir:    rootDir(self),

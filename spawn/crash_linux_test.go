@@ -322,3 +322,24 @@ func crashAtTheEnd(t *testing.T, step int) {
 		}
 	})
 }
+
+// The start of a job cannot be made durable: the work never runs, and the
+// record says so as soon as it can be written.
+func TestStartNotDurable(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("needs strace(1) to interrupt system calls")
+	}
+	for n, what := range []string{"the record", "its directory"} {
+		g := orphanGate(t)
+		sup := g.supervisor()
+		cmd := exec.Command("strace", "-f", "-q", "-o", filepath.Join(t.TempDir(), "trace"), "-b", "execve",
+			"-e", fmt.Sprintf("inject=fsync:error=EIO:when=%d", n+1), self(t), gateRun)
+		cmd.Stdin, cmd.Dir = sup.Stdin, sup.Dir
+		cmd.Env = append(os.Environ(), roleEnv+"="+superviseName, oneThreadEnv+"=1")
+		tracedToEnd(t, cmd)
+		job := finished(t, g.store, gateRun)
+		if g.runs() != 0 || string(job.SpawnState) != `"failed"` || string(job.TerminalSource) != `"spawn_failure"` {
+			t.Errorf("%s is not synced: the work ran %d times; %s, %s", what, g.runs(), job.SpawnState, job.TerminalSource)
+		}
+	}
+}

@@ -158,7 +158,7 @@ func startSupervisor(id string) (*supervisor, error) {
 	}
 	defer reportW.Close()
 	s := &supervisor{taskW, reportR}
-	cmd, err := startDetached(exec.Cmd{
+	cmd, err := StartDetached(exec.Cmd{
 		Path:   self,
 		Args:   []string{superviseName, id},
 		Dir:    rootDir(self),
@@ -199,9 +199,11 @@ func (s *supervisor) do(ctx context.Context, t *task) (rep report, err error) {
 	return rep, nil
 }
 
-// startDetached starts a process that is to outlive this one, as far apart from
-// it as the system allows.
-func startDetached(like exec.Cmd) (cmd *exec.Cmd, err error) {
+// StartDetached starts a process that is to outlive this one, as far apart from
+// it as the system allows: in a session of its own, on Windows also outside of
+// this one's job object where that may be left. The command that was started is
+// returned; like is not changed.
+func StartDetached(like exec.Cmd) (cmd *exec.Cmd, err error) {
 	for _, attr := range detached() {
 		again := like
 		cmd, again.SysProcAttr = &again, attr

@@ -2,14 +2,12 @@ package spawn
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"os"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/reap"
@@ -42,79 +40,6 @@ func Init() {
 // initialized says that Init was called, so that a supervisor which is this
 // program again will not run main.
 var initialized bool
-
-// task is what the supervisor is told on its standard input.
-type task struct {
-	Dir   string
-	RunID string
-	Argv  []string
-	Cwd   string
-	Env   []string
-	// Stdin is the file that the command reads, empty for none.
-	Stdin string
-	// Timeout is how long the command may run, 0 for ever; Grace is the time
-	// between SIGTERM and SIGKILL when it is stopped. In nanoseconds.
-	Timeout int64
-	Grace   int64
-	// LogMax bounds the console log, 0 if nothing does.
-	LogMax int64
-	// Notifier tells of the end if neither record nor environment names one.
-	Notifier []string
-	// HideArgv keeps the command out of what is recorded.
-	HideArgv bool
-}
-
-// Words and paths are bytes, which JSON cannot carry: a task's text is in
-// base64.
-var (
-	encoded = json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, text string) error {
-		return enc.WriteToken(jsontext.String(base64.StdEncoding.EncodeToString([]byte(text))))
-	}))
-	decoded = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, text *string) error {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		data, err := base64.StdEncoding.DecodeString(token.String())
-		*text = string(data)
-		return err
-	}))
-)
-
-func (t *task) writeTo(w io.Writer) error { return json.MarshalWrite(w, t, encoded) }
-
-// readTask reads no further than the task.
-func readTask(r io.Reader) (t task, err error) {
-	err = json.UnmarshalDecode(jsontext.NewDecoder(r), &t, decoded, json.RejectUnknownMembers(true))
-	return t, err
-}
-
-// reason is what may be told of an error.
-func (t *task) reason(err error) string {
-	if t.HideArgv {
-		err = bare(err)
-	}
-	return err.Error()
-}
-
-// bare is the innermost error: what the system said, without what it was about.
-func bare(err error) error {
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err
-}
-
-// report is what it answers on its standard output, once, when the command
-// runs or cannot run.
-type report struct {
-	Identity   jobprobe.Identity `json:"identity,omitzero"`
-	Supervisor jobprobe.Identity `json:"supervisor,omitzero"`
-	Error      string            `json:"error,omitzero"`
-	// Recorded says that the record already tells of the failure, or is
-	// nobody's to change.
-	Recorded bool `json:"recorded,omitzero"`
-}
 
 // errNotOurs is the end of a supervisor that lost its record to somebody who
 // closed it first.
@@ -208,25 +133,43 @@ func begin(ctx context.Context, obs reap.Observer, t *task, self jobprobe.Identi
 	}
 	id, err := jobprobe.Identify(h.cmd.Process.Pid)
 	if err == nil {
-		created, _ := id.CreateTime()
-		_, err = obs.Store.Attach(ctx, t.RunID, sidecar.Attachment{
-			PID: id.PID, CreateTime: created, PGID: h.pgid(), Identity: id, Supervisor: self,
-		})
+		err = commit(ctx, obs.Store, t.RunID, h, id, self)
 	}
 	if err != nil {
 		h.abandon()
-		if errors.Is(err, sidecar.ErrNotPreparing) {
+		switch {
+		case errors.Is(err, sidecar.ErrNotPreparing):
 			return nil, report{Recorded: true}, errNotOurs
+		case errors.Is(err, sidecar.ErrUnsynced):
+			rep.Recorded = neverBegan(ctx, obs, t, err)
 		}
 		return nil, rep, err
 	}
 	if err := h.release(); err != nil {
 		h.cmd.Wait()
-		failure := sidecar.SpawnFailure{Reason: t.reason(err), At: time.Now(), Attached: true}
-		rep.Recorded = record(func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err })
+		rep.Recorded = neverBegan(ctx, obs, t, err)
 		return nil, rep, err
 	}
 	return h, report{Identity: id, Supervisor: self}, nil
+}
+
+// commit makes durable what the held process is. [sidecar.ErrUnsynced] is that this
+// is published, and may not survive a loss of power.
+func commit(ctx context.Context, store sidecar.Store, runID string, w *work, id, self jobprobe.Identity) error {
+	created, _ := id.CreateTime()
+	got, err := store.Attach(ctx, runID, sidecar.Attachment{
+		PID: id.PID, CreateTime: created, PGID: w.pgid(), Identity: id, Supervisor: self,
+	})
+	if err == nil && got.Result == sidecar.WrittenUnsynced {
+		err = sidecar.ErrUnsynced
+	}
+	return err
+}
+
+// neverBegan records that the command of an attached job never ran.
+func neverBegan(ctx context.Context, obs reap.Observer, t *task, err error) (recorded bool) {
+	failure := sidecar.SpawnFailure{Reason: t.reason(err), At: time.Now(), Attached: true}
+	return record(func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err })
 }
 
 // record writes a fact that only this process knows, and tries again while
