@@ -19,6 +19,36 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
+// Nothing is told of a job that has no end, whatever keeps it from having one:
+// not even its lock is made.
+func TestPoint2NothingIsTold(t *testing.T) {
+	for f, of := range answers {
+		for _, spawn := range []string{"started", "preparing"} {
+			if of.Written && spawn == "started" {
+				continue
+			}
+			w := newWorld(t)
+			w.Notices.Command = []string{"no-such-notifier"} // an attempt would be on record
+			w.sees(childPID, f)
+			w.putRecord(started(set("spawn_state", `"`+spawn+`"`), set("notify_command", `"[\"no-such-notifier\"]"`)))
+			before := w.bytes(runID)
+			job := w.status(runID)
+			w.list(ListOptions{})
+			w.look1(runID)
+			if _, err := w.Sweep(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+			if err := w.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if job.Terminal || string(job.NotifyDelivery) != "null" {
+				t.Errorf("%v, %s: terminal %v, notice %s", f, spawn, job.Terminal, job.NotifyDelivery)
+			}
+			w.untouched(runID, before)
+		}
+	}
+}
+
 // Whatever a record holds, status, list and wait say the same of it.
 func TestPoint7ListAndStatusAgree(t *testing.T) {
 	records := map[string]*sidecar.Record{
