@@ -47,6 +47,10 @@ func (o Observer) deliver(ctx context.Context, id string, p plan) error {
 	if !p.owed() || o.Notices.Off {
 		return nil
 	}
+	if o.Notices.Leave != nil {
+		o.Notices.Leave(id)
+		return nil
+	}
 	ctx = context.WithoutCancel(ctx) // the attempt outlives the question
 	tell := func() error {
 		_, err := o.tell(ctx, id, p)

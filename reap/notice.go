@@ -44,6 +44,11 @@ type Notices struct {
 	// Off keeps the Observer from running anything. The notice of an end for
 	// which the record names a command is left to another observer.
 	Off bool
+	// Leave is called, if it is set, with each job of which a notice is to be
+	// delivered, instead of delivering it: the notice stays pending on record,
+	// and the next Observer without Leave that looks at the job delivers it. It
+	// may be called by several goroutines at once.
+	Leave func(id string)
 
 	fault string // why Command cannot be used
 }

@@ -51,6 +51,7 @@ type cli struct {
 	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
 	Claims   claimsCmd   `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
 	Doctor   doctorCmd   `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
+	Deliver  deliverCmd  `cmd:"" hidden:""`
 	Explain  explainCmd  `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
@@ -85,12 +86,19 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return code
 	}
 	out.json = c.JSON
-	obs, cfg, err := c.observer(stderr)
+	obs, cfg, err := c.observer(kctx.Selected().Name, stderr)
 	if err != nil {
 		return out.exitStatus(&failure{exitUsage, err})
 	}
+	var left errands
+	if slices.Contains(leavers, kctx.Selected().Name) {
+		obs.Notices.Leave = left.add
+	}
 	code := out.exitStatus(kctx.Run(out, &obs, &cfg))
 	stop() // the answer is given: from here on an interrupt ends the program
+	if err := left.handOver(&c, &obs); err != nil {
+		fmt.Fprintln(stderr, "jobprobe: notices stay pending:", err)
+	}
 	flush(&obs, stderr)
 	return code
 }
@@ -114,8 +122,13 @@ func command(err error) string {
 
 // observer is what the commands work with, as flags, environment and
 // configuration have it, in this order.
-func (c *cli) observer(stderr io.Writer) (obs reap.Observer, cfg config, err error) {
-	if cfg, err = readConfig(c.Config); err != nil {
+func (c *cli) observer(command string, stderr io.Writer) (obs reap.Observer, cfg config, err error) {
+	cfg, err = readConfig(c.Config)
+	if err != nil && c.Config == "" && slices.Contains(unconfigured, command) {
+		fmt.Fprintln(stderr, "jobprobe: the configuration is not used:", err)
+		cfg, err = defaults(), nil
+	}
+	if err != nil {
 		return obs, cfg, err
 	}
 	obs = reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
