@@ -137,7 +137,7 @@ func ForgetClaim(ctx context.Context, obs reap.Observer, key string) error {
 // not name; nobody starts it, and observers close it.
 func admit(ctx context.Context, obs reap.Observer, req *Request) (*reservation, error) {
 	if req.Claim == "" {
-		return reserve(obs.Store, req)
+		return reserve(ctx, obs, req)
 	}
 	c := claimsOf(obs.Store)
 	for {
@@ -213,7 +213,7 @@ func (c claims) take(ctx context.Context, obs reap.Observer, req *Request, seen 
 	if holder := holderOf(rec); holder != seen {
 		return nil, errOvertaken
 	}
-	r, err := reserve(obs.Store, req)
+	r, err := reserve(ctx, obs, req)
 	if err != nil {
 		return nil, err
 	}

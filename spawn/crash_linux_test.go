@@ -323,23 +323,55 @@ func crashAtTheEnd(t *testing.T, step int) {
 	})
 }
 
-// The start of a job cannot be made durable: the work never runs, and the
-// record says so as soon as it can be written.
-func TestStartNotDurable(t *testing.T) {
+// Neither the start of a job nor its first record can be made durable: the work
+// never runs, its caller learns so, and the record, if there is one, says so as
+// soon as it can be written.
+func TestNotDurable(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("needs strace(1) to interrupt system calls")
 	}
-	for n, what := range []string{"the record", "its directory"} {
+	failing := func(n int, args ...string) *exec.Cmd {
+		cmd := exec.Command("strace", append([]string{"-f", "-q", "-o", filepath.Join(t.TempDir(), "trace"), "-b", "execve",
+			"-e", fmt.Sprintf("inject=fsync:error=EIO:when=%d", n), self(t)}, args...)...)
+		cmd.Env = append(os.Environ(), oneThreadEnv+"=1")
+		return cmd
+	}
+	judge := func(what string, store sidecar.Store, ran string) {
+		t.Helper()
+		if data, _ := os.ReadFile(ran); len(data) != 0 {
+			t.Errorf("%s is not synced, and the work ran", what)
+		}
+		ids, err := store.IDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			job := finished(t, store, id)
+			if string(job.SpawnState) != `"failed"` || string(job.TerminalSource) != `"spawn_failure"` {
+				t.Errorf("%s is not synced: %s, %s", what, job.SpawnState, job.TerminalSource)
+			}
+		}
+	}
+	for n, what := range []string{"the first record", "its directory", "the store"} {
+		store, ran := newStore(t), filepath.Join(t.TempDir(), "ran")
+		if err := os.Mkdir(store.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := failing(n+1, "sh", "-c", `echo >>"$1"`, "sh", ran)
+		cmd.Env = append(cmd.Env, spawnerEnv+"="+store.Dir)
+		tracedToEnd(t, cmd)
+		if cmd.ProcessState.Success() {
+			t.Errorf("%s is not synced, and the caller is not told", what)
+		}
+		judge(what, store, ran)
+	}
+	for n, what := range []string{"the start", "the directory of the start"} {
 		g := orphanGate(t)
 		sup := g.supervisor()
-		cmd := exec.Command("strace", "-f", "-q", "-o", filepath.Join(t.TempDir(), "trace"), "-b", "execve",
-			"-e", fmt.Sprintf("inject=fsync:error=EIO:when=%d", n+1), self(t), gateRun)
+		cmd := failing(n+1, gateRun)
 		cmd.Stdin, cmd.Dir = sup.Stdin, sup.Dir
-		cmd.Env = append(os.Environ(), roleEnv+"="+superviseName, oneThreadEnv+"=1")
+		cmd.Env = append(cmd.Env, roleEnv+"="+superviseName)
 		tracedToEnd(t, cmd)
-		job := finished(t, g.store, gateRun)
-		if g.runs() != 0 || string(job.SpawnState) != `"failed"` || string(job.TerminalSource) != `"spawn_failure"` {
-			t.Errorf("%s is not synced: the work ran %d times; %s, %s", what, g.runs(), job.SpawnState, job.TerminalSource)
-		}
+		judge(what, g.store, g.ran)
 	}
 }

@@ -29,7 +29,9 @@ const maxReservations = 8
 
 // reserve publishes a job's first record under a fresh run id. The supervisor
 // starts meanwhile: writing to disk and starting a program take their time.
-func reserve(store sidecar.Store, req *Request) (*reservation, error) {
+// One that is there only perhaps, because a directory would not sync, is closed.
+func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation, error) {
+	store := obs.Store
 	var err error
 	for range maxReservations {
 		now := time.Now()
@@ -41,8 +43,11 @@ func reserve(store sidecar.Store, req *Request) (*reservation, error) {
 		if self, err = jobprobe.Identify(os.Getpid()); err == nil {
 			err = store.Create(r.id, preparing(store, r.id, req, self, now))
 		}
-		if err == nil || errors.Is(err, sidecar.ErrUnsynced) { // published; attaching it syncs again
+		switch {
+		case err == nil:
 			return r, nil
+		case errors.Is(err, sidecar.ErrUnsynced):
+			return nil, r.withdraw(context.WithoutCancel(ctx), obs, err)
 		}
 		r.sup.dismiss()
 		if !errors.Is(err, sidecar.ErrExists) {

@@ -307,7 +307,7 @@ func TestSeed14Abandoned(t *testing.T) {
 	store := newStore(t)
 	r := &recorder{decisions: spawnAll}
 	req := Request{Argv: []string{"true"}, Dir: "/", Parent: parentRun, slot: &Slot{ToolCallID: "a"}}
-	left, err := reserve(store, &req)
+	left, err := reserve(t.Context(), observe(store), &req)
 	if err != nil {
 		t.Fatal(err)
 	}
