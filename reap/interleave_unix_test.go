@@ -41,12 +41,20 @@ var actors = []actor{
 		return got.Won, err
 	}},
 	{"kill", func(o Observer) (bool, error) { // its part that is about the record
-		at := o.Store.Read(runID)
-		got, err := o.end(context.Background(), runID, at, func(owed bool) (sidecar.Transition, error) {
+		return o.ends(func(owed bool) (sidecar.Transition, error) {
 			return o.Store.EndByKill(context.Background(), runID, sidecar.KillEnd{At: time.Now(), NoticeOwed: owed})
 		})
-		return got.Won, err
 	}},
+	{"operator", func(o Observer) (bool, error) { // who has seen nothing conclusive
+		return o.ends(func(owed bool) (sidecar.Transition, error) {
+			return o.Store.Attest(context.Background(), runID, sidecar.Attestation{Text: "gone", At: time.Now(), NoticeOwed: owed})
+		})
+	}},
+}
+
+func (o Observer) ends(write func(owed bool) (sidecar.Transition, error)) (bool, error) {
+	got, err := o.end(context.Background(), runID, o.Store.Read(runID), write)
+	return got.Won, err
 }
 
 // starters are those of a job that is being prepared by a process that is gone.
