@@ -112,7 +112,7 @@ var codes = []code{
 	{"group_scan_incomplete", aKillCode, "Not every process could be looked at.", "Ask as the job's owner or as root."},
 	{"group_gone", aKillCode, "No process of the group is left.", ""},
 	{"group_predates_run", aKillCode, "The group is older than the run.", notSignals},
-	{"group_ownership_unproven", aKillCode, "The leader is gone, and nothing proves that the rest of the group is the run's.", notSignals},
+	{"group_ownership_unproven", aKillCode, "The recorded process does not lead the group, or no longer, and nothing proves that the rest of it is the run's.", notSignals},
 	{"own_group", aKillCode, "The recorded group is the one that asks.", ""},
 	{"not_owner", aKillCode, "The job belongs to another user.", "Ask as that user."},
 	{"process_gone", aKillCode, "The process had exited before it could be signalled.", ""},
