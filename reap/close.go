@@ -43,8 +43,12 @@ func (o Observer) Close(ctx context.Context, id, attestation string) (sidecar.Tr
 	switch rec := l.record(); {
 	case rec != nil && (rec.Ended() || derive(&l).terminal):
 		return sidecar.Transition{}, ErrEnded
-	case l.live.Conclusion == jobprobe.Alive, l.ending:
+	case l.ending:
+		return sidecar.Transition{}, fmt.Errorf("%w: its supervisor is there to report", ErrStillAlive)
+	case l.live.Conclusion == jobprobe.Alive:
 		return sidecar.Transition{}, fmt.Errorf("%w (%s)", ErrStillAlive, l.live.Finding)
+	case l.refused != nil:
+		return sidecar.Transition{}, l.refused
 	}
 	got, err := o.end(ctx, id, l.reading, func(owed bool) (sidecar.Transition, error) {
 		return o.Store.Attest(ctx, id, sidecar.Attestation{Text: attestation, At: o.time(), NoticeOwed: owed})

@@ -74,7 +74,7 @@ type look struct {
 	ending  bool  // the process is gone, its supervisor is there to say how
 	due     due   // the end that is due
 	won     bool  // this look wrote the job's end
-	refused error // a transition that was due and could not be written
+	refused error // a transition that was due and could not be written, or not synced
 }
 
 func (l *look) record() *sidecar.Record { return l.reading.Record }
@@ -141,6 +141,10 @@ func (o Observer) examineStarted(l *look) {
 	}
 }
 
+// errUnsynced says of an end that it is on record and that a loss of power may
+// undo that. The next look after one would write it again.
+var errUnsynced = errors.New(sidecar.WrittenUnsynced.String())
+
 // settle writes the end that is due, or sees to a notice that is pending, and
 // leaves in l the record as it stands afterwards, whoever wrote it.
 func (o Observer) settle(ctx context.Context, l *look) {
@@ -161,6 +165,9 @@ func (o Observer) settle(ctx context.Context, l *look) {
 	// Where somebody else has written the end, nothing is amiss.
 	if rec := l.record(); err != nil && (got.Won || rec == nil || !rec.Ended()) {
 		l.refused = err
+	}
+	if err == nil && got.Result == sidecar.WrittenUnsynced {
+		l.refused = errUnsynced
 	}
 }
 

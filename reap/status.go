@@ -66,7 +66,9 @@ type Job struct {
 	// RecordError says what is wrong with a record that is not usable.
 	RecordError *string `json:"record_error"`
 	// Refused says why a transition that was due could not be written, as a
-	// sidecar.Refusal; the next observation tries again.
+	// sidecar.Refusal; the next observation tries again. With an end it is
+	// "written_unsynced": the record is published, and a loss of power may
+	// undo that.
 	Refused *string `json:"refused"`
 
 	// Liveness is the whole verdict with its receipt. It is the zero value

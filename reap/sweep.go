@@ -72,10 +72,10 @@ func (s *Sweep) add(l *look) {
 	switch {
 	case l.record() == nil:
 		s.Unusable = append(s.Unusable, Swept{l.id, l.reading.State.String()})
-	case l.refused != nil:
-		s.Refused = append(s.Refused, Swept{l.id, *refusal(l.refused)})
 	case l.won, s.DryRun && l.due != nothingDue:
 		s.Ended = append(s.Ended, swept)
+	case l.refused != nil:
+		s.Refused = append(s.Refused, Swept{l.id, *refusal(l.refused)})
 	case !f.terminal && (f.orphaned || l.live.Conclusion == jobprobe.Unknown):
 		s.Unresolved = append(s.Unresolved, swept)
 	}

@@ -84,7 +84,7 @@ func printJob(c *console, job *reap.Job) error {
 		"notice", noticeText(job),
 		"late report", plain(job.LateReport),
 		"orphaned", yes(job.PossiblyOrphaned),
-		"not recorded", deref(job.Refused),
+		map[bool]string{false: "not recorded", true: "not confirmed"}[job.Terminal], deref(job.Refused),
 	)
 }
 
