@@ -2,6 +2,7 @@ package reap
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -24,6 +25,14 @@ func sleeper(t *testing.T, session bool, env ...string) (pid int, created float6
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	// The program is executed when Start returns, but its environment may be
+	// still to be put in place.
+	for env := []byte(nil); len(env) == 0; {
+		var err error
+		if env, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	id, err := jobprobe.Identify(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
