@@ -45,11 +45,7 @@ func TestFullDisk(t *testing.T) {
 // fullDisk starts a job on a small file system, and says whether it started.
 func fullDisk(t *testing.T, limit string) bool {
 	t.Helper()
-	mount, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
-	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "mode=700,"+limit); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+	mount, ran := small(t, limit), filepath.Join(t.TempDir(), "ran")
 	store := storeAt(t, filepath.Join(mount, "jobs"))
 	cmd := spawner(store.Dir, "sh", "-c", `echo >>"$1"; echo printed`, "sh", ran)
 	cmd.Env = append(cmd.Env, claimEnv+"="+key)
@@ -57,9 +53,7 @@ func fullDisk(t *testing.T, limit string) bool {
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) {
 		t.Fatalf("%s: %v", limit, err)
 	}
-	if err := unix.Mount("", mount, "", unix.MS_REMOUNT, "nr_inodes=1000,size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	enlarge(t, mount)
 	var c crashes
 	c.settled(t, point{limit, 0}, store, ran)
 	if runs, _ := os.ReadFile(ran); (err == nil) != (len(runs) == 1) {
@@ -80,4 +74,48 @@ func fullDisk(t *testing.T, limit string) bool {
 	}
 	finished(t, store, h.RunID)
 	return err == nil
+}
+
+// small mounts a small file system, and enlarge makes it large enough.
+func small(t *testing.T, limit string) (mount string) {
+	t.Helper()
+	mount = t.TempDir()
+	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "mode=700,"+limit); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+	return mount
+}
+
+func enlarge(t *testing.T, mount string) {
+	t.Helper()
+	if err := unix.Mount("", mount, "", unix.MS_REMOUNT, "nr_inodes=1000,size=1m"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A job that could not start, of which the full disk could not be told, is told
+// of when there is room again, although its caller lives on: its claim must not
+// be held by what never ran.
+func TestFullDiskFreesTheClaim(t *testing.T) {
+	if !testproc.InMounts(t) {
+		return
+	}
+	refused := 0
+	for inodes := range 16 {
+		mount := small(t, fmt.Sprintf("nr_inodes=%d,size=1m", inodes+1))
+		store := storeAt(t, filepath.Join(mount, "jobs"))
+		_, err := claimed(t, store, key, "true")
+		if failed, ok := errors.AsType[*FailedError](err); ok && failed.Err != nil {
+			refused++
+		}
+		enlarge(t, mount)
+		until(t, "the claim can be had", func() bool {
+			_, err := claimed(t, store, key, "true")
+			return err == nil
+		})
+	}
+	if refused == 0 {
+		t.Error("no failure was ever refused")
+	}
 }

@@ -72,11 +72,13 @@ func (r *reservation) launch(ctx context.Context, obs reap.Observer, req *Reques
 		Stdin: req.Stdin, Timeout: int64(req.Timeout), Grace: int64(req.Grace),
 		LogMax: req.LogMax, HideArgv: req.HideArgv, Notifier: req.Notifier,
 	})
-	if err != nil {
-		return unreported(context.WithoutCancel(ctx), obs, r.id, err)
-	}
-	if rep.Error != "" {
-		return Handle{}, giveUp(context.WithoutCancel(ctx), obs, r.id, &rep)
+	switch {
+	case err != nil:
+		return r.unreported(context.WithoutCancel(ctx), obs, err)
+	case rep.Refused != "":
+		return Handle{}, &FailedError{RunID: r.id, Reason: rep.Error, Err: errors.New(rep.Refused)}
+	case rep.Error != "":
+		return Handle{}, &FailedError{RunID: r.id, Reason: rep.Error}
 	}
 	return handle(dir, r.id, rep.Identity, rep.Supervisor), nil
 }
@@ -88,26 +90,13 @@ func handle(dir, id string, process, supervisor jobprobe.Identity) Handle {
 	}
 }
 
-// giveUp records that a job could not be started, unless the supervisor has.
-func giveUp(ctx context.Context, obs reap.Observer, id string, rep *report) error {
-	failed := &FailedError{RunID: id, Reason: rep.Error}
-	if !rep.Recorded {
-		_, failed.Err = obs.SpawnFailed(ctx, id, sidecar.SpawnFailure{Reason: rep.Error, At: time.Now()})
-		failed.Err = errors.Join(failed.Err, obs.Flush(ctx))
-	}
-	return failed
-}
-
 // unreported settles a start of which no report came: by the record, which
 // the supervisor may have moved on before it was lost, or before the caller
 // lost patience.
-func unreported(ctx context.Context, obs reap.Observer, id string, cause error) (Handle, error) {
-	err := giveUp(ctx, obs, id, &report{Error: cause.Error()})
-	if !errors.Is(err, sidecar.ErrNotPreparing) {
-		return Handle{}, err
-	}
-	rec := obs.Store.Read(id).Record
-	if rec == nil {
+func (r *reservation) unreported(ctx context.Context, obs reap.Observer, cause error) (Handle, error) {
+	err := r.withdraw(ctx, obs, cause)
+	rec := obs.Store.Read(r.id).Record
+	if !errors.Is(err, sidecar.ErrNotPreparing) || rec == nil {
 		return Handle{}, err
 	}
 	identity := func(name string) jobprobe.Identity {
@@ -118,7 +107,7 @@ func unreported(ctx context.Context, obs reap.Observer, id string, cause error) 
 	if state, _ := rec.Text("spawn_state"); state != "started" {
 		return Handle{}, err
 	}
-	return handle(obs.Store.Dir, id, identity("process_identity"), identity("supervisor")), nil
+	return handle(obs.Store.Dir, r.id, identity("process_identity"), identity("supervisor")), nil
 }
 
 // jobEnv adds the marker variables by which a job's processes are known.

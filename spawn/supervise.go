@@ -58,22 +58,16 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	obs := observe(sidecar.Store{Dir: t.Dir})
 	obs.Notices = notices(t.Notifier)
 	defer obs.Flush(ctx)
-	var (
-		w   *work
-		rep report
-	)
-	if err = selfErr; err == nil {
-		w, rep, err = begin(ctx, obs, &t, self)
+	if selfErr != nil {
+		return fail(ctx, obs, &t, out, selfErr)
 	}
+	w, id, err := begin(ctx, obs, &t, self)
 	if err != nil {
-		rep.Error = t.reason(err)
+		return fail(ctx, obs, &t, out, err)
 	}
-	json.MarshalWrite(out, rep) // the caller may be gone; the record is what counts
+	json.MarshalWrite(out, report{Identity: id, Supervisor: self}) // the caller may be gone; the record is what counts
 	out.Close()
-	if err != nil {
-		return 1
-	}
-	why := attend(w.held, rep.Identity, &t, told)
+	why := attend(w.held, id, &t, told)
 	end := endOf(w.cmd.ProcessState, why)
 	w.out.settle()
 	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
@@ -126,50 +120,68 @@ func startWork(t *task) (*work, error) {
 }
 
 // begin starts the command held, commits its identity, and lets it go.
-func begin(ctx context.Context, obs reap.Observer, t *task, self jobprobe.Identity) (w *work, rep report, err error) {
-	h, err := startWork(t)
+func begin(ctx context.Context, obs reap.Observer, t *task, self jobprobe.Identity) (*work, jobprobe.Identity, error) {
+	w, err := startWork(t)
 	if err != nil {
-		return nil, rep, err
+		return nil, jobprobe.Identity{}, err
 	}
-	id, err := jobprobe.Identify(h.cmd.Process.Pid)
+	id, err := jobprobe.Identify(w.cmd.Process.Pid)
 	if err == nil {
-		err = commit(ctx, obs.Store, t.RunID, h, id, self)
+		err = commit(ctx, obs.Store, t.RunID, w, id, self)
 	}
 	if err != nil {
-		h.abandon()
-		switch {
-		case errors.Is(err, sidecar.ErrNotPreparing):
-			return nil, report{Recorded: true}, errNotOurs
-		case errors.Is(err, sidecar.ErrUnsynced):
-			rep.Recorded = neverBegan(ctx, obs, t, err)
-		}
-		return nil, rep, err
+		w.abandon()
+		return nil, id, err
 	}
-	if err := h.release(); err != nil {
-		h.cmd.Wait()
-		rep.Recorded = neverBegan(ctx, obs, t, err)
-		return nil, rep, err
+	if err := w.release(); err != nil {
+		w.cmd.Wait()
+		return nil, id, &attachedError{err}
 	}
-	return h, report{Identity: id, Supervisor: self}, nil
+	return w, id, nil
 }
 
-// commit makes durable what the held process is. [sidecar.ErrUnsynced] is that this
-// is published, and may not survive a loss of power.
+// attachedError is why the command of an attached job never ran.
+type attachedError struct{ error }
+
+func (e *attachedError) Unwrap() error { return e.error }
+
+// commit makes durable what the held process is. Published, and perhaps lost if
+// the power is, is no success.
 func commit(ctx context.Context, store sidecar.Store, runID string, w *work, id, self jobprobe.Identity) error {
 	created, _ := id.CreateTime()
 	got, err := store.Attach(ctx, runID, sidecar.Attachment{
 		PID: id.PID, CreateTime: created, PGID: w.pgid(), Identity: id, Supervisor: self,
 	})
 	if err == nil && got.Result == sidecar.WrittenUnsynced {
-		err = sidecar.ErrUnsynced
+		err = &attachedError{sidecar.ErrUnsynced}
 	}
 	return err
 }
 
-// neverBegan records that the command of an attached job never ran.
-func neverBegan(ctx context.Context, obs reap.Observer, t *task, err error) (recorded bool) {
-	failure := sidecar.SpawnFailure{Reason: t.reason(err), At: time.Now(), Attached: true}
-	return record(func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err })
+// fail records that the command never ran, unless the record is nobody's to
+// change, and tells the caller. If the store refuses now, nobody else may know:
+// then it is tried until it can be written.
+func fail(ctx context.Context, obs reap.Observer, t *task, out io.WriteCloser, why error) (code int) {
+	var refused error
+	_, attached := errors.AsType[*attachedError](why)
+	failure := sidecar.SpawnFailure{At: time.Now(), Attached: attached}
+	write := func() error { _, err := obs.SpawnFailed(ctx, t.RunID, failure); return err }
+	if errors.Is(why, sidecar.ErrNotPreparing) {
+		why = errNotOurs
+	} else {
+		failure.Reason = t.reason(why)
+		refused = write()
+	}
+	rep := report{Error: t.reason(why)}
+	if refused != nil {
+		rep.Refused = refused.Error()
+	}
+	json.MarshalWrite(out, rep)
+	out.Close()
+	if refused != nil {
+		record(write)
+	}
+	return 1
 }
 
 // record writes a fact that only this process knows, and tries again while

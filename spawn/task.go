@@ -79,7 +79,7 @@ type report struct {
 	Identity   jobprobe.Identity `json:"identity,omitzero"`
 	Supervisor jobprobe.Identity `json:"supervisor,omitzero"`
 	Error      string            `json:"error,omitzero"`
-	// Recorded says that the record already tells of the failure, or is
-	// nobody's to change.
-	Recorded bool `json:"recorded,omitzero"`
+	// Refused is why the record does not tell of the failure yet. The
+	// supervisor goes on trying.
+	Refused string `json:"refused,omitzero"`
 }
