@@ -2,6 +2,7 @@ package reap
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,12 +15,20 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// The job that most tests here observe, and the processes its record names.
+// The processes that the record of most tests here names.
 const (
-	runID         = "20260801T000000-abcdef"
 	childPID      = 4242
 	supervisorPID = 4243
 )
+
+// runEnv names the job in the processes that tests start from this binary.
+const runEnv = "JOBPROBE_TEST_RUN_ID"
+
+// runID is the job that most tests here observe. It is not that of another
+// test run on this machine, whose processes carry its marker.
+var runID = cmp.Or(os.Getenv(runEnv), fmt.Sprintf("20260801T000000-%06x", os.Getpid()&0xFFFFFF))
+
+func init() { os.Setenv(runEnv, runID) }
 
 // world is a store in a temporary directory, observed through fakes: probes
 // answer from a table by pid, and each look at the clock is a second later.

@@ -1,6 +1,7 @@
 package reap
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -83,11 +84,17 @@ func replay(t *testing.T, dir string) (verbs []string) {
 
 func (g *golden) file(name string) string {
 	g.t.Helper()
-	data, err := os.ReadFile(filepath.Join(g.dir, name))
+	return string(readGolden(g.t, filepath.Join(g.dir, name)))
+}
+
+// readGolden reads a file of a case as if its run were the one of these tests.
+func readGolden(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return string(data)
+	return bytes.ReplaceAll(data, []byte("20260801T000000-abcdef"), []byte(runID))
 }
 
 func (g *golden) runFile(name, data string) {

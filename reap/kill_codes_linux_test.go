@@ -226,15 +226,8 @@ func TestKillGolden(t *testing.T) {
 	}
 	for _, path := range replies {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
-			before, err := os.ReadFile(filepath.Join(filepath.Dir(path), "before.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			peer, err := sidecar.Parse(text)
+			before := readGolden(t, filepath.Join(filepath.Dir(path), "before.json"))
+			peer, err := sidecar.Parse(readGolden(t, path))
 			if err != nil {
 				t.Fatal(err)
 			}

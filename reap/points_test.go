@@ -108,7 +108,7 @@ func asMap(t *testing.T, v any) (m map[string]any) {
 // next conclusive look; an inconclusive one leaves them as they are, byte for
 // byte.
 func TestPoint9StrandedRecords(t *testing.T) {
-	const old = `{"run_id": "` + runID + `", "pid": 4242,  "pid_create_time":1600000000.25, "pgid": 4242,
+	old := `{"run_id": "` + runID + `", "pid": 4242,  "pid_create_time":1600000000.25, "pgid": 4242,
   "kind": "agent", "argv": ["x"], "submitted_at": "2020-09-13T12:26:40+00:00", "finished_at": null,
 	"status": "running", "spawn_state": "started", "extra": 1.50}`
 	for f, want := range answers {
