@@ -45,24 +45,18 @@ func openSink(t *task) (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe()
+	p, err := newPipes()
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	doneR, doneW, err := os.Pipe()
-	if err != nil {
-		w.Close()
-		return nil, err
-	}
-	defer doneW.Close()
-	out := &sink{w, []byte(rand.Text() + rand.Text()), doneR}
+	defer p.handOver()
+	out := &sink{p.to, []byte(rand.Text() + rand.Text()), p.from}
 	_, err = StartDetached(exec.Cmd{
 		Path:   self,
 		Args:   []string{keepName, log, strconv.FormatInt(t.LogMax, 10), string(out.token)},
 		Dir:    rootDir(self),
-		Stdin:  r,
-		Stdout: doneW,
+		Stdin:  p.childIn,
+		Stdout: p.childOut,
 	})
 	if err != nil {
 		out.Close()

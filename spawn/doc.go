@@ -18,6 +18,7 @@
 // Admit starts the jobs that a Selector makes of a batch of calls, and tells it
 // what became of each, so that what it reserved for them ends with them.
 //
-// Supervisor and holder are this same program, started anew: a program that
-// imports this package calls [Init] first thing in main.
+// Supervisor, holder, and the keeper of a bounded log are this same program,
+// started anew: a program that imports this package calls [Init] first thing in
+// main.
 package spawn

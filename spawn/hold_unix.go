@@ -28,9 +28,10 @@ const noFollow = syscall.O_NOFOLLOW
 
 // held is a command whose process exists and whose program has not begun.
 type held struct {
-	cmd    *exec.Cmd
-	gate   *os.File // a byte lets it go, closing it ends the holder
-	result *os.File // end of file: the program runs; text: why it does not
+	cmd *exec.Cmd
+	// A byte to the gate lets it go, closing that ends the holder. From it comes
+	// an end of file when the program runs, or text why it does not.
+	gate *pipes
 }
 
 // startHeld starts this program as the process that will become the command,
@@ -40,18 +41,12 @@ func startHeld(t *task, in, out *os.File) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	gateR, gateW, err := os.Pipe()
+	gate, err := newPipes()
 	if err != nil {
 		return nil, err
 	}
-	defer gateR.Close()
-	resultR, resultW, err := os.Pipe()
-	if err != nil {
-		gateW.Close()
-		return nil, err
-	}
-	defer resultW.Close()
-	h := &held{gate: gateW, result: resultR, cmd: &exec.Cmd{
+	defer gate.handOver()
+	h := &held{gate: gate, cmd: &exec.Cmd{
 		Path:        self,
 		Args:        append([]string{holdName}, t.Argv...),
 		Dir:         t.Cwd,
@@ -59,12 +54,11 @@ func startHeld(t *task, in, out *os.File) (*held, error) {
 		Stdin:       in,
 		Stdout:      out,
 		Stderr:      out,
-		ExtraFiles:  []*os.File{gateR, resultW},
+		ExtraFiles:  []*os.File{gate.childIn, gate.childOut},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}}
 	if err := h.cmd.Start(); err != nil {
-		gateW.Close()
-		resultR.Close()
+		gate.close()
 		return nil, err
 	}
 	return h, nil
@@ -76,13 +70,11 @@ func (h *held) pgid() int64 { return int64(h.cmd.Process.Pid) }
 // release lets the command run and returns once its program has replaced the
 // holder, or why it has not.
 func (h *held) release() error {
-	defer h.result.Close()
-	_, err := h.gate.Write([]byte{1})
-	h.gate.Close()
-	if err != nil {
+	defer h.gate.close()
+	if _, err := h.gate.to.Write([]byte{1}); err != nil {
 		return err
 	}
-	why, err := io.ReadAll(h.result)
+	why, err := io.ReadAll(h.gate.from)
 	if err == nil && len(why) > 0 {
 		bare, full, _ := strings.Cut(string(why), "\x00")
 		err = &execError{full, errors.New(bare)}
@@ -101,8 +93,7 @@ func (e *execError) Unwrap() error { return e.err }
 
 // abandon ends the holder: its command never runs.
 func (h *held) abandon() {
-	h.gate.Close()
-	h.result.Close()
+	h.gate.close()
 	h.cmd.Wait()
 }
 

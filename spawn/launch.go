@@ -21,7 +21,7 @@ import (
 // told of it.
 type reservation struct {
 	id  string
-	sup *supervisor
+	sup supervisor
 }
 
 // maxReservations bounds the search for a free run id.
@@ -49,7 +49,7 @@ func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation
 		case errors.Is(err, sidecar.ErrUnsynced):
 			return nil, r.withdraw(context.WithoutCancel(ctx), obs, err)
 		}
-		r.sup.dismiss()
+		r.sup.close()
 		if !errors.Is(err, sidecar.ErrExists) {
 			break
 		}
@@ -59,7 +59,7 @@ func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation
 
 // withdraw closes a reserved job that must not start, and returns why.
 func (r *reservation) withdraw(ctx context.Context, obs reap.Observer, why error) error {
-	r.sup.dismiss()
+	r.sup.close()
 	_, err := obs.SpawnFailed(ctx, r.id, sidecar.SpawnFailure{Reason: why.Error(), At: time.Now()})
 	return &FailedError{RunID: r.id, Reason: why.Error(), Err: err}
 }
@@ -127,62 +127,47 @@ func unmarked(env []string) []string {
 	})
 }
 
-// supervisor is a supervisor's process before it has reported.
-type supervisor struct {
-	task   *os.File // closed without a task, it ends
-	report *os.File
-}
+// supervisor is a supervisor's process before it has reported: it reads its task
+// and writes its report. If the pipe is closed before, it ends.
+type supervisor struct{ *pipes }
 
 // startSupervisor starts this program once more. The id shows in the process
 // table.
-func startSupervisor(id string) (*supervisor, error) {
+func startSupervisor(id string) (supervisor, error) {
 	self, err := program()
 	if err != nil {
-		return nil, err
+		return supervisor{}, err
 	}
-	taskR, taskW, err := os.Pipe()
+	p, err := newPipes()
 	if err != nil {
-		return nil, err
+		return supervisor{}, err
 	}
-	defer taskR.Close()
-	reportR, reportW, err := os.Pipe()
-	if err != nil {
-		taskW.Close()
-		return nil, err
-	}
-	defer reportW.Close()
-	s := &supervisor{taskW, reportR}
+	defer p.handOver()
 	cmd, err := StartDetached(exec.Cmd{
 		Path:   self,
 		Args:   []string{superviseName, id},
 		Dir:    rootDir(self),
 		Env:    unmarked(os.Environ()),
-		Stdin:  taskR,
-		Stdout: reportW,
+		Stdin:  p.childIn,
+		Stdout: p.childOut,
 	})
 	if err != nil {
-		s.dismiss()
-		return nil, err
+		p.close()
+		return supervisor{}, err
 	}
 	go cmd.Wait() // collect it when it ends, if this process is still there
-	return s, nil
-}
-
-// dismiss ends a supervisor that has no task.
-func (s *supervisor) dismiss() {
-	s.task.Close()
-	s.report.Close()
+	return supervisor{p}, nil
 }
 
 // do gives the supervisor its task and returns its one report. An error means
 // that there was none: it has ended before it had anything to say.
-func (s *supervisor) do(ctx context.Context, t *task) (rep report, err error) {
-	defer s.dismiss()
-	stop := context.AfterFunc(ctx, s.dismiss)
+func (s supervisor) do(ctx context.Context, t *task) (rep report, err error) {
+	defer s.close()
+	stop := context.AfterFunc(ctx, s.close)
 	defer stop()
-	err = t.writeTo(s.task)
+	err = t.writeTo(s.to)
 	if err == nil {
-		err = json.UnmarshalRead(s.report, &rep)
+		err = json.UnmarshalRead(s.from, &rep)
 	}
 	switch {
 	case ctx.Err() != nil:

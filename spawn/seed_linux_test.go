@@ -311,7 +311,7 @@ func TestSeed14Abandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left.sup.dismiss()
+	left.sup.close()
 	b := admitted(t, store, r, calls("a"))
 	wantEvents(t, r, "decide "+parentRun, "report 0:a:committed")
 	if job := status(t, store, left.id); !job.Terminal || string(job.SpawnState) != `"failed"` {

@@ -72,8 +72,8 @@ type Request struct {
 	// LogMax bounds console.log, in bytes; 0 is no bound, less than MinLog is
 	// refused. What is over the bound is dropped between the first half and the
 	// end, and a line in its place says how much. The output then goes through
-	// a process of ours, which outlives the supervisor; a job that prints after
-	// that was killed gets SIGPIPE.
+	// a process of ours, which outlives the supervisor. If that one is killed, a
+	// job that prints gets SIGPIPE.
 	LogMax int64
 	// HideArgv keeps the command line out of the record. It can still be seen
 	// in the process table while the job runs.
