@@ -30,6 +30,9 @@ type Output struct {
 	// Console is the end of console.log, nil if there is none. Bytes that are
 	// not UTF-8 are replaced.
 	Console *string `json:"console"`
+	// ConsoleCut is how many bytes of console.log come before Console, which
+	// holds no more than 16 MiB.
+	ConsoleCut int64 `json:"console_cut"`
 	// Artifacts are the paths of the regular files that the run left in its
 	// artifacts directory, sorted.
 	Artifacts []string `json:"artifacts"`
@@ -71,8 +74,8 @@ func (o Observer) Output(ctx context.Context, id string, tail int64) (*Output, *
 		ArtifactsState: "ok",
 		RunDir:         filepath.Join(o.RunsDir, id),
 	}
-	if text, ok := o.console(id, tail); ok {
-		out.Console = &text
+	if text, cut, ok := o.console(id, tail); ok {
+		out.Console, out.ConsoleCut = &text, cut
 	}
 	if out.Artifacts, err = o.artifacts(id); err != nil {
 		out.ArtifactsState = "unreadable"
@@ -110,15 +113,16 @@ func openRegular(path string) (*os.File, error) {
 // ErrNotRegular says that what should be a plain file is something else.
 var ErrNotRegular = errors.New("not a regular file")
 
-func (o Observer) console(id string, tail int64) (text string, ok bool) {
+// console is the end of a console log, and how many bytes come before it.
+func (o Observer) console(id string, tail int64) (text string, cut int64, ok bool) {
 	f, err := o.OpenConsole(id)
 	if err != nil {
-		return "", false
+		return "", 0, false
 	}
 	defer f.Close()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return "", false
+		return "", 0, false
 	}
 	if tail <= 0 || tail > maxConsole {
 		tail = maxConsole
@@ -126,7 +130,7 @@ func (o Observer) console(id string, tail int64) (text string, ok bool) {
 	data := make([]byte, min(tail, end))
 	n, err := f.ReadAt(data, end-int64(len(data)))
 	if err != nil && err != io.EOF {
-		return "", false
+		return "", 0, false
 	}
-	return strings.ToValidUTF8(string(data[:n]), "\uFFFD"), true
+	return strings.ToValidUTF8(string(data[:n]), "\uFFFD"), end - int64(len(data)), true
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -62,26 +63,33 @@ func (f *follower) skipTo(n int) error {
 	return err
 }
 
-// tailOffset finds where the last n lines of a file begin, from its end.
+// tailOffset finds where the last n lines of a file begin, reading it from its
+// end a piece at a time. The newline that ends the file begins no line.
 func tailOffset(file io.ReadSeeker, n int) (int64, error) {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return 0, err
 	}
-	// Twice as much each time, until the lines are in it.
-	for size := int64(64 << 10); ; size *= 2 {
-		size = min(size, end)
-		part := make([]byte, size)
-		if _, err := file.Seek(end-size, io.SeekStart); err != nil {
+	var piece [64 << 10]byte
+	for at := end; at > 0; {
+		part := piece[:min(int64(len(piece)), at)]
+		at -= int64(len(part))
+		if _, err := file.Seek(at, io.SeekStart); err != nil {
 			return 0, err
 		}
 		if _, err := io.ReadFull(file, part); err != nil {
 			return 0, err
 		}
-		if at := lastLines(part, n); at > 0 || size == end {
-			return end - size + int64(at), nil
+		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part[:i], '\n') {
+			if at+int64(i) == end-1 {
+				continue
+			}
+			if n--; n == 0 {
+				return at + int64(i) + 1, nil
+			}
 		}
 	}
+	return 0, nil
 }
 
 // copy copies what there is, and says what is lacking.

@@ -37,7 +37,9 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	case c.json:
 		if out.Console != nil {
 			text := *out.Console
-			*out.Console = text[lastLines([]byte(text), cmd.Tail):]
+			at := lastLines([]byte(text), cmd.Tail)
+			*out.Console = text[at:]
+			out.ConsoleCut += int64(at)
 		}
 		return c.document(out)
 	}
