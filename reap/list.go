@@ -3,8 +3,11 @@ package reap
 import (
 	"context"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -57,6 +60,11 @@ func (o Observer) List(ctx context.Context, opt ListOptions) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
+	needed := len(ids)
+	if opt.Limit > 0 && opt.Status == "" {
+		needed = min(needed, opt.Limit)
+	}
+	o.order(ids, needed)
 	out := Listing{Jobs: []Row{}}
 	for len(ids) > 0 {
 		n := len(ids)
@@ -87,6 +95,25 @@ func (o Observer) List(ctx context.Context, opt ListOptions) (Listing, error) {
 		ids = ids[n:]
 	}
 	return out, nil
+}
+
+// order puts the jobs of each second, which their ids leave unordered, into the
+// order in which they were submitted, newest first, as far as they are needed.
+func (o Observer) order(ids []string, needed int) {
+	for from, to := 0, 0; from < needed; from = to {
+		second, _, _ := strings.Cut(ids[from], "-")
+		for to = from + 1; to < len(ids) && strings.HasPrefix(ids[to], second+"-"); to++ {
+		}
+		if to-from == 1 {
+			continue
+		}
+		submitted := make(map[string]time.Time, to-from)
+		for _, id := range ids[from:to] {
+			l := look{id: id, reading: o.Store.Read(id)}
+			submitted[id], _ = sidecar.ParseTime(textOf(l.fields(), "submitted_at"))
+		}
+		slices.SortStableFunc(ids[from:to], func(a, b string) int { return submitted[b].Compare(submitted[a]) })
+	}
 }
 
 // rows observes jobs in parallel and keeps their order. A job that is removed

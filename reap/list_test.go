@@ -208,3 +208,35 @@ func TestListStore(t *testing.T) {
 		t.Errorf("a file as the store: %+v", l)
 	}
 }
+
+// Jobs of one second are listed as they were submitted, also by a listing that
+// is cut within it.
+func TestListOrder(t *testing.T) {
+	w := newWorld(t)
+	put := func(id, submitted string) {
+		w.putRecord(started(set("run_id", `"`+id+`"`), set("submitted_at", `"2026-08-01T`+submitted+`+00:00"`)))
+	}
+	put("20260801T000001-00000a", "00:00:01.900000")
+	put("20260801T000002-00000f", "00:00:02.100000")
+	put("20260801T000002-00000a", "00:00:02.300000")
+	put("20260801T000002-00000c", "00:00:02.200000")
+	w.put("20260801T000002-00000b", "{")
+	put("20260801T000003-000000", "00:00:03.000000")
+	want := []string{
+		"20260801T000003-000000", "20260801T000002-00000a", "20260801T000002-00000c", "20260801T000002-00000f",
+		"20260801T000002-00000b", "20260801T000001-00000a",
+	}
+	for limit := range len(want) + 1 {
+		var got []string
+		for _, row := range w.list(ListOptions{Limit: limit}).Jobs {
+			got = append(got, row.RunID)
+		}
+		expected := want
+		if limit > 0 {
+			expected = want[:limit]
+		}
+		if diff := cmp.Diff(expected, got); diff != "" {
+			t.Errorf("limit %d (-want +got):\n%s", limit, diff)
+		}
+	}
+}
