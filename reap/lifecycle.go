@@ -78,7 +78,7 @@ func (c Lifecycle) ask(ctx context.Context, id string, now time.Time) (end sidec
 		return end, false
 	}
 	value, ok := lifecycle.Object("value")
-	if !ok || !literal(value, "terminal", "true") {
+	if !ok || !literal(value, "terminal", "true") || literal(value, "found", "false") {
 		return end, false
 	}
 	return lifecycleEnd(value, now)
@@ -97,8 +97,8 @@ func lifecycleEnd(value *sidecar.Record, now time.Time) (end sidecar.LifecycleEn
 	case Succeeded, Failed, Cancelled, Indeterminate:
 		end.Outcome = outcome
 	}
-	// Beyond the year 9999 no record can say it.
-	if at, ok := value.Number("ended_at"); ok && at > 0 && at < 253402300800 {
+	// What has ended has done so by now, whatever another clock says.
+	if at, ok := value.Number("ended_at"); ok && at > 0 && at <= float64(now.Unix()+1) {
 		whole, fraction := math.Modf(at)
 		end.At = time.Unix(int64(whole), int64(fraction*1e9))
 		end.Approximate = literal(value, "ended_at_is_approximate", "true")

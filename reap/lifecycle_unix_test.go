@@ -36,6 +36,8 @@ func TestLifecycle(t *testing.T) {
 	}{
 		"exact":            {envelope(`{"terminal":true,"status":"completed","ended_at":1785542400.5}`), "completed succeeded observed"},
 		"approximate":      {envelope(`{"terminal":true,"status":"cancelled","ended_at":1785542400.5,"ended_at_is_approximate":true}`), "cancelled cancelled upper_bound"},
+		"in the future":    {envelope(`{"terminal":true,"status":"failed","ended_at":9999999999}`), "failed failed upper_bound"},
+		"not found":        {envelope(`{"found":false,"terminal":true,"status":"failed"}`), ""},
 		"no time":          {envelope(`{"terminal":true,"status":"failed"}`), "failed failed upper_bound"},
 		"own outcome":      {envelope(`{"terminal":true,"status":"odd","outcome":"succeeded"}`), "odd succeeded upper_bound"},
 		"open outcome":     {envelope(`{"terminal":true,"status":"completed","outcome":"splendid"}`), "completed succeeded upper_bound"},
