@@ -112,7 +112,7 @@ func TestPeerFault6Durable(t *testing.T) {
 	}
 	b := newBell(t, rings("exit 0"))
 	trace := filepath.Join(t.TempDir(), "trace")
-	b.strace(nil, "-o", trace, "-e", "trace=fsync,fdatasync,rename,renameat,renameat2,exit_group")
+	b.strace(nil, "-o", trace, "-e", "signal=none", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2,exit_group")
 	b.want(okNotice, 1)
 	text, err := os.ReadFile(trace)
 	must(t, err)
