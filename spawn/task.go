@@ -34,27 +34,30 @@ type task struct {
 
 // Words and paths are bytes, which JSON cannot carry: a task's text is in
 // base64.
-var (
-	encoded = json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder, text string) error {
-		return enc.WriteToken(jsontext.String(base64.StdEncoding.EncodeToString([]byte(text))))
-	}))
-	decoded = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, text *string) error {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		data, err := base64.StdEncoding.DecodeString(token.String())
-		*text = string(data)
-		return err
-	}))
-)
 
-func (t *task) writeTo(w io.Writer) error { return json.MarshalWrite(w, t, encoded) }
+func (t *task) writeTo(w io.Writer) error {
+	return json.MarshalWrite(w, t, json.WithMarshalers(json.MarshalToFunc(encodeText)))
+}
 
 // readTask reads no further than the task.
 func readTask(r io.Reader) (t task, err error) {
-	err = json.UnmarshalDecode(jsontext.NewDecoder(r), &t, decoded, json.RejectUnknownMembers(true))
+	err = json.UnmarshalDecode(jsontext.NewDecoder(r), &t, json.RejectUnknownMembers(true),
+		json.WithUnmarshalers(json.UnmarshalFromFunc(decodeText)))
 	return t, err
+}
+
+func encodeText(enc *jsontext.Encoder, text string) error {
+	return enc.WriteToken(jsontext.String(base64.StdEncoding.EncodeToString([]byte(text))))
+}
+
+func decodeText(dec *jsontext.Decoder, text *string) error {
+	token, err := dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	data, err := base64.StdEncoding.DecodeString(token.String())
+	*text = string(data)
+	return err
 }
 
 // reason is what may be told of an error.
