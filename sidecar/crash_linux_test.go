@@ -283,6 +283,8 @@ func failCreation(t *testing.T, faults ...string) {
 			out := inject(t, "create", []string{s.Dir}, p, "error="+fault)
 			state := s.Read(runID).State
 			switch {
+			case out == "created" && p.call == "fsync":
+				t.Errorf("%s at %v: created, and it is not known to be durable", fault, p)
 			case out == "created" || out == "unsynced":
 				if state != sidecar.OK || bytesAt(t, s) != want {
 					t.Errorf("%s at %v: %q, and the record is %v", fault, p, out, state)

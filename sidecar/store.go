@@ -148,7 +148,8 @@ func (s Store) Create(id string, rec *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDirs(s.dir()); err != nil {
+	rooted, err := makeDirs(s.dir())
+	if err != nil {
 		return refused(id, err)
 	}
 	path := s.path(id)
@@ -163,7 +164,7 @@ func (s Store) Create(id string, rec *Record) error {
 		os.Remove(path) // empty again, so the id is free again
 		return refused(id, err)
 	}
-	if !synced || syncPath(s.dir()) != nil {
+	if !rooted || !synced || syncPath(s.dir()) != nil {
 		return fmt.Errorf("%w: %s", ErrUnsynced, id)
 	}
 	return nil
@@ -179,29 +180,30 @@ func (s Store) publishNew(path string, data []byte) (synced bool, err error) {
 	return publish(d, data, FileInfo{}, d.current, s.step)
 }
 
-// makeDirs makes a directory and its missing parents, 0700, and syncs the
-// parent of each one made: a record is no more durable than its path.
-func makeDirs(path string) error {
+// makeDirs makes a directory and its missing parents, 0700, and syncs the parent
+// of each one made: a record is no more durable than its path. A parent that may
+// not be read cannot be synced, and is left to the system.
+func makeDirs(path string) (synced bool, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil
+		return true, nil
 	}
 	parent := filepath.Dir(path)
+	synced = true
 	if parent != path {
-		if err := makeDirs(parent); err != nil {
-			return err
+		if synced, err = makeDirs(parent); err != nil {
+			return false, err
 		}
 	}
-	err := os.Mkdir(path, 0o700)
+	err = os.Mkdir(path, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			return &fs.PathError{Op: "mkdir", Path: path, Err: errNotDir}
+			return false, &fs.PathError{Op: "mkdir", Path: path, Err: errNotDir}
 		}
-		return nil
+		return synced, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	// Best effort: the record's own syncs decide what is reported.
-	_ = syncPath(parent)
-	return nil
+	err = syncPath(parent)
+	return synced && (err == nil || errors.Is(err, fs.ErrPermission)), nil
 }
