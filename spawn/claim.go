@@ -188,14 +188,11 @@ func (c claims) look(ctx context.Context, obs reap.Observer, name, key string) (
 		claim.Status = job.RecordState
 	case job.Terminal:
 		claim.State = ClaimFree
-	case job.Alive, job.Status != statusExited:
+	case job.Alive, !job.PossiblyOrphaned:
 		claim.State = ClaimHeld
 	}
 	return claim, nil
 }
-
-// statusExited is the status of a job that is not alive and has no end.
-const statusExited = "exited"
 
 // take records the job and makes it the holder, unless the claim names another
 // than was seen.
