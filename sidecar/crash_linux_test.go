@@ -283,7 +283,9 @@ func failCreation(t *testing.T, faults ...string) {
 			out := inject(t, "create", []string{s.Dir}, p, "error="+fault)
 			state := s.Read(runID).State
 			switch {
-			case out == "created" && p.call == "fsync":
+			// An interrupted sync is repeated, and a directory that may not be
+			// read is not synced.
+			case out == "created" && p.call == "fsync" && fault != "EINTR" && fault != "EACCES":
 				t.Errorf("%s at %v: created, and it is not known to be durable", fault, p)
 			case out == "created" || out == "unsynced":
 				if state != sidecar.OK || bytesAt(t, s) != want {
