@@ -3,6 +3,7 @@ package jobprobe
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +27,11 @@ func openPin(id Identity) (*pin, Liveness, error) {
 		return nil, Probe(id), nil
 	}
 	fd, errno := pidfdOpen(int(id.PID))
+	if errno == 0 && confirmedBy(fd, &id) {
+		var live Liveness
+		live.conclude(IdentityConfirmed)
+		return newPin(id, fd), live, nil
+	}
 	live := Probe(id)
 	if errno != 0 {
 		if live.Finding == IdentityConfirmed {
@@ -58,9 +64,32 @@ func openPin(id Identity) (*pin, Liveness, error) {
 		}
 		return nil, live, nil
 	}
+	return newPin(id, fd), live, nil
+}
+
+func newPin(id Identity, fd int) *pin {
 	p := &pin{id: id, fd: fd}
 	p.open, p.ended = context.WithCancel(context.Background())
-	return p, live, nil
+	return p
+}
+
+// confirmedBy says that the handle itself identifies the process, by the number
+// that the kernel never repeats, and that it runs. What it does not confirm may
+// be confirmed by a probe.
+func confirmedBy(pidfd int, id *Identity) bool {
+	sc, err := currentScope()
+	if err != nil || !sc.os.pidfs || id.OS != runtime.GOOS {
+		return false
+	}
+	if rel := relate(id, sc, time.Time{}); rel.foreign != NotProbed || !rel.uniq {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(pidfd, &st) != nil || st.Ino != id.Uniq {
+		return false
+	}
+	exited, err := pollReadable(pidfd)
+	return err == nil && !exited
 }
 
 // probe polls the handle. Readable is confirmed by a probe of the number,
