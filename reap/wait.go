@@ -3,6 +3,7 @@ package reap
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -55,9 +56,15 @@ func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Wait
 	for i, id := range ids {
 		w.index[id] = append(w.index[id], i)
 	}
-	for id := range w.index {
-		followers.Go(func() { w.follow(ctx, id) })
-	}
+	followers.Go(func() {
+		distinct := slices.Collect(maps.Keys(w.index))
+		// Reading and probing, which never block, need much more stack than
+		// waiting does: a few goroutines have it.
+		_ = each(ctx, len(distinct), func(i int) {
+			g := w.glimpse(ctx, distinct[i])
+			followers.Go(func() { w.follow(ctx, g) })
+		})
+	})
 	w.collect(ctx, seconds(window), opt.Any)
 	cancel()
 	leave(&followers)
@@ -170,22 +177,38 @@ func (w *wait) fill() {
 	}
 }
 
-// follow looks at one job until it has ended or cannot be looked at.
-func (w *wait) follow(ctx context.Context, id string) {
-	for again := false; ; {
-		changed, watched := ctx, false
-		if sidecar.ValidRunID(id) {
-			changed, watched = w.watch.file(ctx, w.obs.recordPath(id))
-		}
-		l, err := w.obs.observe(ctx, id)
-		if l.starved() {
-			w.rest(changed, nil, watched)
+// glimpse is what one look at a job has found so far, and the context that ends
+// when its record changes after that.
+type glimpse struct {
+	look
+	err     error
+	changed context.Context
+	watched bool
+}
+
+func (w *wait) glimpse(ctx context.Context, id string) *glimpse {
+	g := &glimpse{changed: ctx}
+	if sidecar.ValidRunID(id) {
+		g.changed, g.watched = w.watch.file(ctx, w.obs.recordPath(id))
+	}
+	g.look, g.err = w.obs.examine(id)
+	return g
+}
+
+// follow settles what the looks at one job find due, until it has ended or
+// cannot be looked at.
+func (w *wait) follow(ctx context.Context, g *glimpse) {
+	id := g.id
+	for again := false; ; g = w.glimpse(ctx, id) {
+		w.obs.settle(ctx, &g.look)
+		if g.starved() {
+			w.rest(g.changed, nil, g.watched)
 			if ctx.Err() != nil {
 				return
 			}
 			continue
 		}
-		run := waited(&l, err)
+		run := waited(&g.look, g.err)
 		where := w.obs.standing(&run)
 		select {
 		case w.seen <- sighting{id, run, where}:
@@ -197,12 +220,12 @@ func (w *wait) follow(ctx context.Context, id string) {
 		}
 		p, gone := (*jobprobe.Process)(nil), false
 		if where == pending {
-			p, gone = w.pin(&l)
+			p, gone = w.pin(&g.look)
 		}
 		// A process that is gone is looked at again at once, but only once: if
 		// its end is still not due, the record is at odds with itself.
 		if again = gone && !again; !again {
-			w.rest(changed, p, watched)
+			w.rest(g.changed, p, g.watched)
 		}
 		if ctx.Err() != nil {
 			return
