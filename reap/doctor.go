@@ -58,7 +58,8 @@ func (o Observer) Diagnose(ctx context.Context) []Check {
 	if checks[0].Health != Broken {
 		checks = append(checks, checkFileSystem(existing(o.Store.Dir)), o.checkTransaction(ctx))
 	}
-	return append(checks, checkIdentity(), o.checkClock(), o.checkRecords())
+	clock, records := o.checkRecords()
+	return append(checks, checkIdentity(), clock, records)
 }
 
 // existing is a path, or the nearest directory above it that exists.
@@ -138,49 +139,39 @@ func checkIdentity() Check {
 	return c
 }
 
-// checkClock compares the clock with the newest end on record. No verdict rests
-// on the clock; times in records do.
-func (o Observer) checkClock() Check {
+// checkRecords reads every record once. It counts those that cannot be changed
+// and those beside which a crashed writer left something, and compares the clock
+// with the ends on record: no verdict rests on the clock, times in records do.
+func (o Observer) checkRecords() (clock, records Check) {
 	now := o.time()
-	c := Check{"clock", Healthy, sidecar.FormatTime(now)}
-	ids, _ := o.Store.IDs()
-	for _, id := range ids {
-		rec := o.Store.Read(id).Record
-		if rec == nil {
-			continue
-		}
-		text, _ := rec.Text("finished_at")
-		if at, ok := sidecar.ParseTime(text); ok && at.Sub(now) > time.Minute {
-			return Check{c.Name, Doubtful, c.Detail + " is before the end of " + id + ", " + text}
-		}
-	}
-	return c
-}
-
-// checkRecords reads every record, and counts those that cannot be changed and
-// those beside which a crashed writer left something.
-func (o Observer) checkRecords() Check {
+	clock = Check{"clock", Healthy, sidecar.FormatTime(now)}
 	ids, err := o.Store.IDs()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Check{"records", Broken, err.Error()}
+	if err != nil {
+		return clock, Check{"records", Broken, err.Error()}
 	}
-	c := Check{"records", Healthy, fmt.Sprintf("%d jobs", len(ids))}
+	records = Check{"records", Healthy, fmt.Sprintf("%d jobs", len(ids))}
 	refused := map[sidecar.Refusal]int{}
 	left := 0
 	for _, id := range ids {
-		if e, ok := errors.AsType[*sidecar.RefusedError](o.Store.Read(id).Rewritable(id)); ok {
+		l := look{id: id, reading: o.Store.Read(id)}
+		if e, ok := errors.AsType[*sidecar.RefusedError](l.reading.Rewritable(id)); ok {
 			refused[e.Reason]++
+		}
+		text := textOf(l.fields(), "finished_at")
+		if at, ok := sidecar.ParseTime(text); ok && at.Sub(now) > time.Minute {
+			clock.Health = Doubtful
+			clock.Detail = sidecar.FormatTime(now) + " is before the end of " + id + ", " + text
 		}
 		temps, _ := filepath.Glob(filepath.Join(o.Store.Dir, id, ".job.json.*.tmp"))
 		left += len(temps)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
-		c.Health = Doubtful
-		c.Detail += fmt.Sprintf(", %d %s", refused[reason], reason)
+		records.Health = Doubtful
+		records.Detail += fmt.Sprintf(", %d %s", refused[reason], reason)
 	}
 	if left > 0 {
-		c.Health = Doubtful
-		c.Detail += fmt.Sprintf(", %d files of crashed writers, which the next change of their job removes", left)
+		records.Health = Doubtful
+		records.Detail += fmt.Sprintf(", %d files of crashed writers, which the next change of their job removes", left)
 	}
-	return c
+	return clock, records
 }

@@ -33,14 +33,7 @@ type handle struct {
 // lost starts a job and kills its supervisor and itself.
 func lost(t *testing.T, dir string) handle {
 	t.Helper()
-	out, err := program(t, dir, "run", "--", "sleep", "300").Output()
-	var h handle
-	if err == nil {
-		err = json.Unmarshal(out, &h)
-	}
-	if err != nil {
-		t.Fatalf("run: %v in %s", err, out)
-	}
+	h := live(t, dir)
 	for _, id := range []jobprobe.Identity{h.Supervisor, h.Process} {
 		p, err := jobprobe.Open(id)
 		if err != nil {
