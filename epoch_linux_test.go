@@ -48,8 +48,9 @@ func TestEpochLive(t *testing.T) {
 			t.Errorf("off by %v: %v", off, v.Finding)
 		}
 	}
-	// This child leads no session; a run that did is not it.
-	v := ProbeEpoch(EpochIdentity{PID: id.PID, Created: at + 60, PGID: id.PID})
+	// This one leads no session; a run that did is not it.
+	member := identify(t, testproc.Member(t))
+	v := ProbeEpoch(EpochIdentity{PID: member.PID, Created: created(t, member) + 60, PGID: member.PID})
 	if v.Finding != PIDRecycled {
 		t.Errorf("leads no session: %v", v.Finding)
 	}

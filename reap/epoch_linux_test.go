@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 )
 
 // sleeper starts a process that waits, and returns its number and its start
@@ -33,7 +34,12 @@ func sleeper(t *testing.T, session bool, env ...string) (pid int, created float6
 			t.Fatal(err)
 		}
 	}
-	id, err := jobprobe.Identify(cmd.Process.Pid)
+	return cmd.Process.Pid, createdAt(t, cmd.Process.Pid)
+}
+
+func createdAt(t *testing.T, pid int) float64 {
+	t.Helper()
+	id, err := jobprobe.Identify(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,7 @@ func sleeper(t *testing.T, session bool, env ...string) (pid int, created float6
 	if !ok {
 		t.Fatal("no start time")
 	}
-	return cmd.Process.Pid, created
+	return created
 }
 
 func epoch(seconds float64) string { return strconv.FormatFloat(seconds, 'f', -1, 64) }
@@ -53,6 +59,7 @@ func TestPeerFault1ClockStep(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		session bool
+		member  bool // of a session that another process leads
 		env     string
 		shift   float64 // of the recorded start time
 		own     bool    // the record says that the run led its session
@@ -67,7 +74,7 @@ func TestPeerFault1ClockStep(t *testing.T) {
 		{name: "another fraction, marked", session: true, own: true, shift: 100.5, env: marker, finding: "identity_confirmed"},
 		{name: "marked by ours", session: true, own: true, shift: 7, env: "JOBPROBE_RUN_ID=" + runID, finding: "identity_confirmed"},
 		{name: "marked by another run", session: true, own: true, shift: 3600, env: marker + "0", finding: "identity_unreadable"},
-		{name: "leads no session", own: true, shift: 3600, finding: "pid_recycled"},
+		{name: "leads no session", member: true, own: true, shift: 3600, finding: "pid_recycled"},
 		{name: "led none either", shift: 3600, finding: "identity_unreadable"},
 		{name: "numeric string", session: true, own: true, text: `"1700000000.25"`, finding: "identity_unusable"},
 		{name: "bool", session: true, own: true, text: "true", finding: "identity_unusable"},
@@ -76,7 +83,14 @@ func TestPeerFault1ClockStep(t *testing.T) {
 		{name: "none", session: true, own: true, text: "null", finding: "identity_not_recorded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pid, created := sleeper(t, c.session, c.env)
+			var pid int
+			var created float64
+			if c.member {
+				pid = testproc.Member(t)
+				created = createdAt(t, pid)
+			} else {
+				pid, created = sleeper(t, c.session, c.env)
+			}
 			w := newWorld(t)
 			w.probe = nil
 			if c.text == "" {

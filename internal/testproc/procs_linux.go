@@ -1,8 +1,10 @@
 package testproc
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -124,4 +126,29 @@ func ThreadID(t T) int {
 		return b
 	}
 	return a
+}
+
+// Member starts a process in a session that another one leads, and returns its
+// number. A test's own session may be led from outside its number space, and
+// then has no number here (pid_namespaces(7)).
+func Member(t T) int {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "sleep 600 & echo $!; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("a session: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
+	})
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatalf("a member of a session: %v", err)
+	}
+	return pid
 }
