@@ -83,9 +83,19 @@ func Marked(runID string) (members []Member, complete bool) {
 	if runID == "" {
 		return nil, false
 	}
+	return markedFor(func(id string) bool { return id == runID })
+}
+
+// MarkedAny is [Marked] for every run at once: the live processes whose
+// environment names any run, and those whose environment could not be read.
+func MarkedAny() (members []Member, complete bool) {
+	return markedFor(func(string) bool { return true })
+}
+
+func markedFor(wanted func(runID string) bool) (members []Member, complete bool) {
 	self := int64(os.Getpid())
 	may := func(marker Marker, id string) bool {
-		return marker == MarkerUnreadable || marker == MarkerFound && id == runID
+		return marker == MarkerUnreadable || marker == MarkerFound && wanted(id)
 	}
 	return rescan(func(pid int64) (wanted, told bool) {
 		return pid != self && may(markerOf(pid)), true

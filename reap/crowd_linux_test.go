@@ -166,8 +166,8 @@ func (c crowd) look(t *testing.T, b *bell, round int) (kind func(i int) string, 
 func (b *bell) ended() told {
 	source := b.on(runID, "terminal_source")
 	return told{FinishedAt: b.on(runID, "finished_at"), Source: source, Outcome: map[string]string{
-		`"` + sidecar.SourceHook + `"`: Succeeded, `"` + sidecar.SourceReaper + `"`: Indeterminate,
-		`"` + sidecar.SourceKill + `"`: Cancelled,
+		`"` + sidecar.SourceHook + `"`: sidecar.Succeeded, `"` + sidecar.SourceReaper + `"`: sidecar.Indeterminate,
+		`"` + sidecar.SourceKill + `"`: sidecar.Cancelled,
 	}[source]}
 }
 

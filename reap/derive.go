@@ -5,15 +5,6 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// Outcome says how the work came out. The set is closed; the empty string is
-// the outcome of a job that has not ended.
-const (
-	Succeeded     = "succeeded"
-	Failed        = "failed"
-	Cancelled     = "cancelled"
-	Indeterminate = "indeterminate"
-)
-
 // fate is what a record and a liveness say together.
 type fate struct {
 	status   string
@@ -37,9 +28,9 @@ func derive(l *look) fate {
 	spawn, _ := rec.Text("spawn_state")
 	switch {
 	case spawn == spawnFailed:
-		return fate{status: recorded, terminal: true, outcome: Failed, reason: spawnReason(rec)}
+		return fate{status: recorded, terminal: true, outcome: sidecar.Failed, reason: spawnReason(rec)}
 	case rec.Ended():
-		return fate{status: recorded, terminal: true, outcome: outcomeOf(rec, recorded), reason: reasonOf(rec, recorded)}
+		return fate{status: recorded, terminal: true, outcome: sidecar.OutcomeOf(rec), reason: reasonOf(rec, recorded)}
 	case l.live.Alive:
 		return fate{status: statusRunning}
 	case l.ending:
@@ -48,22 +39,6 @@ func derive(l *look) fate {
 		return fate{status: recorded}
 	}
 	return fate{status: statusExited, orphaned: true}
-}
-
-// outcomeOf returns the recorded outcome, or the one that the status implies
-// if none of the closed set is on record.
-func outcomeOf(rec *sidecar.Record, status string) string {
-	switch recorded, _ := rec.Text("outcome"); recorded {
-	case Succeeded, Failed, Cancelled, Indeterminate:
-		return recorded
-	}
-	switch status {
-	case "completed":
-		return Succeeded
-	case "cancelled", "aborted":
-		return Cancelled
-	}
-	return Failed
 }
 
 func reasonOf(rec *sidecar.Record, status string) string {

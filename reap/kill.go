@@ -94,7 +94,7 @@ func (o Observer) Kill(ctx context.Context, id string, opt KillOptions) (KillRep
 	}
 	k := &killing{
 		Observer: o, id: id, opt: opt, file: reading.File, rec: reading.Record,
-		reply: KillReply{RunID: id, PID: null, PGID: null, Cleanup: CleanupNotRequested},
+		reply: KillReply{RunID: id, PID: null, PGID: null, Cleanup: sidecar.CleanupNotRequested},
 	}
 	defer k.target.close()
 	code := recordCode(reading.State)
@@ -115,12 +115,28 @@ func (o Observer) Kill(ctx context.Context, id string, opt KillOptions) (KillRep
 	if opt.Grace > 0 {
 		k.finish(ctx)
 	}
-	k.reply.Descendants = k.descendants(k.reply.Cleanup)
+	k.reply.Descendants = k.descendants(k.reply.Cleanup == sidecar.CleanupCompleted, scanMarked(id))
+	if opt.Grace > 0 {
+		k.told(ctx)
+	}
 	if k.won {
 		// Nothing is left to be signalled, which must not wait for a notifier.
 		return k.reply, k.deliver(ctx, k.id, k.plan)
 	}
 	return k.reply, nil
+}
+
+// told adds to the job's history what is left of it. What this cannot write,
+// another look finds again.
+func (k *killing) told(ctx context.Context) {
+	if !k.reply.Recorded || !sidecar.HistoryOf(k.rec).Kept {
+		return
+	}
+	left := k.reply.Descendants
+	if k.reply.Cleanup == sidecar.CleanupTimedOut {
+		left = sidecar.RemainsSome
+	}
+	_, _ = k.Store.Prove(context.WithoutCancel(ctx), k.id, sidecar.Proof{Left: left, At: k.time()})
 }
 
 // recordCode is the refusal of a record that cannot be used.

@@ -118,10 +118,10 @@ func TestPeerFault18(t *testing.T) {
 	member := whoIs(t, p.member())
 	leader := whoIs(t, p.ready().pid)
 	k.record(plainly(t, leader)...)
-	want(t, k.kill(hasty), "signalled", CleanupCompleted, RemainsNone, true)
+	want(t, k.kill(hasty), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, true)
 	mustBeGone(t, leader, member)
 	job, err := k.Status(t.Context(), runID)
-	if err != nil || job.Status != "killed" || deref(job.Outcome) != Cancelled || !job.Terminal {
+	if err != nil || job.Status != "killed" || deref(job.Outcome) != sidecar.Cancelled || !job.Terminal {
 		t.Errorf("job is %s %s, %v", job.Status, deref(job.Outcome), err)
 	}
 }
@@ -134,7 +134,7 @@ func TestPeerFault19(t *testing.T) {
 	k.record(set("pid", fmt.Sprint(id.PID)))
 	k.refuses("no_recorded_process_identity", id)
 	k.record(append(stamped(t, id), set("pid_create_time", "null"))...)
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsNone, false)
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 	mustBeGone(t, id)
 }
 

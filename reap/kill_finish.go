@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 func (k *killing) finish(ctx context.Context) {
 	k.reply.Cleanup = k.await(ctx, k.opt.Grace)
 	k.reach(stepGrace)
-	if k.reply.Cleanup != CleanupTimedOut || ctx.Err() != nil {
+	if k.reply.Cleanup != sidecar.CleanupTimedOut || ctx.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.opt.Verify)
@@ -40,7 +41,7 @@ func (k *killing) finish(ctx context.Context) {
 		if k.escalate() {
 			k.reply.Escalated = true
 		}
-		if k.reply.Cleanup = k.settle(ctx); k.reply.Cleanup != CleanupTimedOut || ctx.Err() != nil {
+		if k.reply.Cleanup = k.settle(ctx); k.reply.Cleanup != sidecar.CleanupTimedOut || ctx.Err() != nil {
 			return
 		}
 	}
@@ -58,16 +59,16 @@ func (t *target) escalate() bool {
 
 // settle waits until those have ended that were shot at, and says timed_out if
 // others live then.
-func (k *killing) settle(ctx context.Context) Cleanup {
+func (k *killing) settle(ctx context.Context) sidecar.Cleanup {
 	ids := k.aimed()
 	if !allEnded(ctx, ids) {
-		return CleanupTimedOut
+		return sidecar.CleanupTimedOut
 	}
 	ids, complete := k.left()
 	if len(ids) == 0 {
 		return seen(complete)
 	}
-	return CleanupTimedOut
+	return sidecar.CleanupTimedOut
 }
 
 // aimed returns the processes that the last shot was for.
@@ -82,7 +83,7 @@ func (t *target) aimed() (ids []jobprobe.Identity) {
 }
 
 // await waits at most that long for the last member of the group to end.
-func (t *target) await(ctx context.Context, most time.Duration) Cleanup {
+func (t *target) await(ctx context.Context, most time.Duration) sidecar.Cleanup {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
@@ -91,17 +92,17 @@ func (t *target) await(ctx context.Context, most time.Duration) Cleanup {
 			return seen(complete)
 		}
 		if !allEnded(ctx, members) {
-			return CleanupTimedOut
+			return sidecar.CleanupTimedOut
 		}
 	}
 }
 
 // seen is what an empty group proves.
-func seen(complete bool) Cleanup {
+func seen(complete bool) sidecar.Cleanup {
 	if complete {
-		return CleanupCompleted
+		return sidecar.CleanupCompleted
 	}
-	return CleanupUnknown
+	return sidecar.CleanupUnknown
 }
 
 // left returns the identities of the live members. Without groups the leader

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/jobprobe/jobprobe"
 )
@@ -49,53 +48,4 @@ func (t *target) fireMarks(sig syscall.Signal) error {
 		return nil
 	}
 	return result
-}
-
-// descendants says whether processes of the run live outside its group. An
-// environment that cannot be read leaves that open only for a process that
-// the run can have started as its own user.
-func (t *target) descendants(done Cleanup) Remains {
-	if t.pgid == 0 {
-		return RemainsUnknown
-	}
-	found, complete := jobprobe.Marked(t.runID)
-	for i := range found {
-		m := &found[i]
-		if m.Marker == jobprobe.MarkerUnreadable && !t.foreign(m) && !t.before(m.Identity) {
-			complete = complete && lookAgain(m) // one that stays so is enough
-		}
-		if m.Marker == jobprobe.MarkerFound && m.RunID == t.runID && (done == CleanupCompleted || m.PGID != t.pgid) {
-			return RemainsSome
-		}
-	}
-	if complete && done == CleanupCompleted {
-		return RemainsNone
-	}
-	return RemainsUnknown
-}
-
-// lookAgain looks again at a process that could not be looked into, and says
-// whether that is settled: most were met in the middle of an execve, or of
-// their exit.
-func lookAgain(m *jobprobe.Member) (settled bool) {
-	for range secondLooks {
-		again, err := jobprobe.Describe(m.Identity.PID)
-		switch {
-		case errors.Is(err, jobprobe.ErrNoProcess):
-			return true
-		case err == nil && again.Marker != jobprobe.MarkerUnreadable:
-			*m = again
-			return true
-		}
-		time.Sleep(finishPause)
-	}
-	return false
-}
-
-// before says whether a process is known to be older than the leader.
-func (t *target) before(id jobprobe.Identity) bool {
-	if t.live.Start != 0 && id.Start != 0 {
-		return id.Start < t.live.Start
-	}
-	return t.predates(id)
 }

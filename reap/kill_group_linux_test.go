@@ -54,7 +54,7 @@ func TestKillOrphanedGroup(t *testing.T) {
 					k.refuses(c.code, left...)
 					return
 				}
-				want(t, k.kill(patient), c.code, CleanupCompleted, RemainsNone, false)
+				want(t, k.kill(patient), c.code, sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 				mustBeGone(t, left...)
 			})
 		}
@@ -134,7 +134,7 @@ func TestKillNotLeading(t *testing.T) {
 	leader, id := whoIs(t, p.pid), whoIs(t, member)
 	fields := append(stamped(t, id), set("pgid", fmt.Sprint(p.pid)))
 	k.record(fields...)
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsNone, false)
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 	mustBeGone(t, leader, id)
 
 	bare := session(t, `exec 3<&0; cat <&3 >/dev/null & echo $!; echo ready; cat >/dev/null`)
@@ -205,7 +205,7 @@ func TestKillNotOwner(t *testing.T) {
 	chown(t, k.path())
 	k.refuses("not_owner", mine)
 	k.record(stamped(t, theirs)...)
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsSome, false) // mine has the marker
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsSome, false) // mine has the marker
 	mustBeGone(t, theirs)
 	mustLive(t, mine)
 }
@@ -221,7 +221,7 @@ func TestKillMixedOwners(t *testing.T) {
 	k.record(stamped(t, theirs)...)
 	chown(t, k.path())
 	reply := k.kill(KillOptions{Grace: 1, Verify: 1})
-	want(t, reply, "signalled", CleanupTimedOut, RemainsUnknown, reply.Escalated)
+	want(t, reply, "signalled", sidecar.CleanupTimedOut, sidecar.RemainsUnknown, reply.Escalated)
 	mustBeGone(t, theirs)
 	mustLive(t, root)
 	// What is left is nobody's that the record may name.

@@ -47,9 +47,9 @@ func TestPoint4KillAndObserver(t *testing.T) {
 			p.reap()
 			job, err := other.Status(t.Context(), runID)
 			must(t, err)
-			source, status, outcome := sidecar.SourceReaper, "exited", Indeterminate
+			source, status, outcome := sidecar.SourceReaper, "exited", sidecar.Indeterminate
 			if reply.Killed {
-				source, status, outcome = sidecar.SourceKill, "killed", Cancelled
+				source, status, outcome = sidecar.SourceKill, "killed", sidecar.Cancelled
 			}
 			if string(job.TerminalSource) != `"`+source+`"` || job.Status != status || str(job.Outcome) != outcome || reply.Recorded != reply.Killed {
 				t.Errorf("step %d, dies %t: killed %t, recorded %t, and on record is %s by %s", when, dies, reply.Killed, reply.Recorded, job.Status, job.TerminalSource)

@@ -26,9 +26,9 @@ var patient = KillOptions{Grace: 20 * time.Second, Verify: 20 * time.Second}
 var hasty = KillOptions{Grace: time.Millisecond, Verify: 20 * time.Second}
 
 // want compares the parts of a reply that do not depend on numbers.
-func want(t *testing.T, got KillReply, code string, cleanup Cleanup, remains Remains, escalated bool) {
+func want(t *testing.T, got KillReply, code string, cleanup sidecar.Cleanup, remains sidecar.Remains, escalated bool) {
 	t.Helper()
-	text := func(code string, c Cleanup, r Remains, e bool) string {
+	text := func(code string, c sidecar.Cleanup, r sidecar.Remains, e bool) string {
 		return fmt.Sprintf("%s, cleanup %s, descendants %s, escalated %t", code, c, r, e)
 	}
 	if diff := cmp.Diff(text(code, cleanup, remains, escalated),
@@ -50,7 +50,7 @@ func TestPoint14KillIsRecorded(t *testing.T) {
 		fields(k, ids[0])
 		before := k.Store.Read(runID).Record
 		reply := k.kill(patient)
-		want(t, reply, "signalled", CleanupCompleted, RemainsNone, false)
+		want(t, reply, "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 		if !reply.Killed || !reply.Recorded || deref(reply.Signal) != "SIGTERM" || reply.Refused != nil {
 			t.Errorf("reply is %+v", reply)
 		}
@@ -83,12 +83,12 @@ func TestKillWithoutGrace(t *testing.T) {
 	member := whoIs(t, p.member())
 	leader := whoIs(t, p.ready().pid)
 	k.record(stamped(t, leader)...)
-	want(t, k.kill(KillOptions{}), "signalled", CleanupNotRequested, RemainsUnknown, false)
+	want(t, k.kill(KillOptions{}), "signalled", sidecar.CleanupNotRequested, sidecar.RemainsUnknown, false)
 	mustLive(t, leader, member)
 	// The end is on record, and a kill is still possible. It changes nothing
 	// of the end.
 	before := k.Store.Read(runID).Record
-	want(t, k.kill(hasty), "signalled", CleanupCompleted, RemainsNone, true)
+	want(t, k.kill(hasty), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, true)
 	mustBeGone(t, leader, member)
 	after := k.Store.Read(runID).Record
 	if after.Null("group_reaped_at") {
@@ -109,7 +109,7 @@ func TestCaseG6(t *testing.T) {
 	p.in.Write([]byte("go\n"))
 	member := whoIs(t, p.member())
 	p.collect()
-	want(t, k.kill(hasty), "signalled", CleanupCompleted, RemainsNone, true)
+	want(t, k.kill(hasty), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, true)
 	mustBeGone(t, member)
 	if status, _ := k.Store.Read(runID).Record.Text("status"); status != "killed" {
 		t.Errorf("status %q", status)
@@ -126,7 +126,7 @@ func TestKillZombieLeader(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsNone, false)
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 	mustBeGone(t, member)
 	k.refuses("group_gone") // the zombie is still there
 }
@@ -140,7 +140,7 @@ func TestCaseG3(t *testing.T) {
 	for groupOf(t, int(outside.PID)) == p.pid { // until setsid has run
 	}
 	k.record(stamped(t, whoIs(t, p.pid))...)
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsSome, false)
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsSome, false)
 	mustLive(t, outside)
 	k.refuses("group_gone", outside)
 }
@@ -164,7 +164,7 @@ func TestPoint14KillNotRecorded(t *testing.T) {
 	before := k.record(stamped(t, id)...)
 	unlock := holdLock(t, filepath.Join(filepath.Dir(k.path()), "job.lock"))
 	reply := k.kill(patient)
-	want(t, reply, "kill_not_recorded", CleanupCompleted, RemainsNone, false)
+	want(t, reply, "kill_not_recorded", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 	if !reply.Killed || reply.Recorded || deref(reply.Refused) != "lock_unavailable" || reply.Undecided() {
 		t.Errorf("reply is %+v", reply)
 	}
@@ -174,7 +174,7 @@ func TestPoint14KillNotRecorded(t *testing.T) {
 	}
 	unlock()
 	p.reap()
-	if job, err := k.Status(context.Background(), runID); err != nil || deref(job.Outcome) != Indeterminate {
+	if job, err := k.Status(context.Background(), runID); err != nil || deref(job.Outcome) != sidecar.Indeterminate {
 		t.Errorf("the next observer says %v %v, %v", job.Status, deref(job.Outcome), err)
 	}
 }

@@ -1,7 +1,6 @@
 package reap
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 // Reason codes of a kill. What is foreign to this host, boot or namespace has
@@ -83,38 +83,6 @@ var undecided = []string{
 	jobprobe.ProbeEnvironmentUnusable.String(), jobprobe.UnsupportedPlatform.String(),
 }
 
-// Cleanup is the proof that a kill left nothing of the group.
-type Cleanup uint8
-
-const (
-	// CleanupUnknown is the zero value: not everything could be seen.
-	CleanupUnknown Cleanup = iota
-	// CleanupNotRequested: nobody asked, so nobody looked.
-	CleanupNotRequested
-	// CleanupCompleted: no live process is left in the group.
-	CleanupCompleted
-	// CleanupTimedOut: live processes were left when the time was over.
-	CleanupTimedOut
-)
-
-var cleanupNames = [...]string{"unknown", "not_requested", "completed", "timed_out"}
-
-// Remains says whether processes of the run live outside its group. They are
-// never signalled.
-type Remains uint8
-
-const (
-	// RemainsUnknown is the zero value.
-	RemainsUnknown Remains = iota
-	// RemainsNone: nothing that carries the run's marker lives. A process that
-	// has dropped the marker is not seen.
-	RemainsNone
-	// RemainsSome: at least one process that carries it lives.
-	RemainsSome
-)
-
-var remainsNames = [...]string{"unknown", "none", "remain"}
-
 // KillReply is the answer of Kill.
 type KillReply struct {
 	RunID string `json:"run_id"`
@@ -130,9 +98,12 @@ type KillReply struct {
 	// Signal is the name of the signal that was sent first.
 	Signal *string `json:"signal"`
 	// Escalated says that SIGKILL was sent after it.
-	Escalated   bool    `json:"escalated"`
-	Cleanup     Cleanup `json:"cleanup"`
-	Descendants Remains `json:"descendants"`
+	Escalated bool `json:"escalated"`
+	// Cleanup is what is left of the group.
+	Cleanup sidecar.Cleanup `json:"cleanup"`
+	// Descendants says whether processes of the run live outside its group.
+	// They are never signalled.
+	Descendants sidecar.Remains `json:"descendants"`
 	// Recorded says that the record tells of the kill: as the run's end, or
 	// as group_reaped_at if the run had ended before.
 	Recorded bool `json:"recorded"`
@@ -171,62 +142,4 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// String returns the word used in replies, for example "timed_out".
-func (c Cleanup) String() string { return word(cleanupNames[:], uint8(c), "Cleanup") }
-
-// String returns the word used in replies, for example "remain".
-func (r Remains) String() string { return word(remainsNames[:], uint8(r), "Remains") }
-
-// MarshalText returns the word of [Cleanup.String]. It fails for a value
-// outside the enumeration.
-func (c Cleanup) MarshalText() ([]byte, error) {
-	return wordText(cleanupNames[:], uint8(c), "cleanup")
-}
-
-// MarshalText returns the word of [Remains.String]. It fails for a value
-// outside the enumeration.
-func (r Remains) MarshalText() ([]byte, error) {
-	return wordText(remainsNames[:], uint8(r), "remains")
-}
-
-// UnmarshalText accepts exactly the words that [Cleanup.MarshalText] makes.
-func (c *Cleanup) UnmarshalText(text []byte) error {
-	n, err := wordValue(cleanupNames[:], text, "cleanup")
-	if err == nil {
-		*c = Cleanup(n)
-	}
-	return err
-}
-
-// UnmarshalText accepts exactly the words that [Remains.MarshalText] makes.
-func (r *Remains) UnmarshalText(text []byte) error {
-	n, err := wordValue(remainsNames[:], text, "remains")
-	if err == nil {
-		*r = Remains(n)
-	}
-	return err
-}
-
-func word(words []string, n uint8, kind string) string {
-	if int(n) < len(words) {
-		return words[n]
-	}
-	return fmt.Sprintf("%s(%d)", kind, n)
-}
-
-func wordText(words []string, n uint8, kind string) ([]byte, error) {
-	if int(n) < len(words) {
-		return []byte(words[n]), nil
-	}
-	return nil, fmt.Errorf("reap: %s %d has no name", kind, n)
-}
-
-func wordValue(words []string, text []byte, kind string) (uint8, error) {
-	n := slices.Index(words, string(text))
-	if n < 0 {
-		return 0, fmt.Errorf("reap: unknown %s %q", kind, text)
-	}
-	return uint8(n), nil
 }

@@ -97,7 +97,7 @@ func TestCaseA14(t *testing.T) {
 	killRecord(t, o, id)
 	reply, err = o.Kill(t.Context(), runID, KillOptions{Grace: 20 * time.Second})
 	if err != nil || !reply.Killed || !reply.Recorded || string(reply.PGID) != "null" ||
-		reply.Cleanup != CleanupUnknown || reply.Descendants != RemainsUnknown {
+		reply.Cleanup != sidecar.CleanupUnknown || reply.Descendants != sidecar.RemainsUnknown {
 		t.Errorf("reply is %+v, %v", reply, err)
 	}
 	if live := jobprobe.Probe(id); live.Conclusion != jobprobe.ProcessGone {

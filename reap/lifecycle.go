@@ -94,7 +94,7 @@ func lifecycleEnd(value *sidecar.Record, now time.Time) (end sidecar.LifecycleEn
 	end = sidecar.LifecycleEnd{Status: status, At: now, Approximate: true}
 	end.ReasonCode, _ = value.Text("reason_code")
 	switch outcome, _ := value.Text("outcome"); outcome {
-	case Succeeded, Failed, Cancelled, Indeterminate:
+	case sidecar.Succeeded, sidecar.Failed, sidecar.Cancelled, sidecar.Indeterminate:
 		end.Outcome = outcome
 	}
 	// What has ended has done so by now, whatever another clock says.

@@ -57,7 +57,7 @@ func TestNoticeAuthority(t *testing.T) {
 				t.Fatal(err)
 			}
 			job := b.look()
-			if str(job.Outcome) != Indeterminate || string(job.TerminalSource) != `"mcp_orphan_reaper"` {
+			if str(job.Outcome) != sidecar.Indeterminate || string(job.TerminalSource) != `"mcp_orphan_reaper"` {
 				t.Errorf("not ended: %+v", job)
 			}
 			b.want(tt.want, tt.rung)

@@ -114,7 +114,7 @@ func crashAnywhere(t *testing.T, report ...string) {
 			delivery, rung := b.on(runID, "notify_delivery"), b.rung()
 			state := fmt.Sprintf("%s, %d told", delivery, rung)
 			wantDelivery, wantRung := okNotice, 1
-			outcome := map[bool]string{true: Succeeded, false: Indeterminate}[b.on(runID, "terminal_source") == `"`+sidecar.SourceHook+`"`]
+			outcome := map[bool]string{true: sidecar.Succeeded, false: sidecar.Indeterminate}[b.on(runID, "terminal_source") == `"`+sidecar.SourceHook+`"`]
 			switch {
 			case delivery == "absent" && b.on(runID, "finished_at") == "null":
 				state = fmt.Sprintf("no end, %d told", rung)

@@ -96,7 +96,7 @@ func TestPoint8EachDeliveryIsVisible(t *testing.T) {
 			for range 2 { // nobody tries again
 				b.want(tt.want, tt.rung)
 				job := b.look()
-				if str(job.Outcome) != Indeterminate || str(job.ReasonCode) != sidecar.ReasonGone || !job.Terminal ||
+				if str(job.Outcome) != sidecar.Indeterminate || str(job.ReasonCode) != sidecar.ReasonGone || !job.Terminal ||
 					string(job.FinishedAt) != string(first.FinishedAt) {
 					t.Errorf("the end changed: %+v", job)
 				}
@@ -168,7 +168,7 @@ func TestPoint8Timeout(t *testing.T) {
 	if got := b.on(runID, "notify_delivery"); !strings.Contains(got, `"error":"TimeoutExpired"`) {
 		t.Error(got)
 	}
-	if job := b.look(); str(job.Outcome) != Indeterminate {
+	if job := b.look(); str(job.Outcome) != sidecar.Indeterminate {
 		t.Errorf("outcome %s", str(job.Outcome))
 	}
 }

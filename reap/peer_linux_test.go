@@ -61,7 +61,7 @@ func TestPeerFault3DeadLeaderThread(t *testing.T) {
 		}
 	}
 	k.record(stamped(t, id)...)
-	want(t, k.kill(patient), "signalled", CleanupCompleted, RemainsNone, false)
+	want(t, k.kill(patient), "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 	mustBeGone(t, id)
 }
 
@@ -144,7 +144,7 @@ func TestPeerFault10KillCloseAndLifecycleAreTold(t *testing.T) {
 			b.rewrite(append(stamped(t, whoIs(t, p.pid)), rings("exit 0"))...)
 			reply, err := b.Kill(t.Context(), runID, patient)
 			must(t, err)
-			want(t, reply, "signalled", CleanupCompleted, RemainsNone, false)
+			want(t, reply, "signalled", sidecar.CleanupCompleted, sidecar.RemainsNone, false)
 		},
 		"close": func(b *bell) {
 			b.rewrite(set("pid", "-5"), rings("exit 0"))

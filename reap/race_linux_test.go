@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 // publications counts how often job.json is replaced, as the kernel saw it
@@ -125,9 +127,9 @@ func TestRaceOfHookAndObservers(t *testing.T) {
 		}
 		close(start)
 		wg.Wait()
-		want, late := Indeterminate, w.onDisk(runID, "late_report")
+		want, late := sidecar.Indeterminate, w.onDisk(runID, "late_report")
 		if won {
-			want = Succeeded
+			want = sidecar.Succeeded
 		}
 		if all := slices.Compact(outcomes); len(all) != 1 || all[0] != want {
 			t.Errorf("hook won: %v, observers saw %v", won, all)

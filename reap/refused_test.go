@@ -47,7 +47,7 @@ func refusedEnd(w *world, reason string) {
 func nextLookEnds(w *world) {
 	w.t.Helper()
 	job := w.status(runID)
-	if !job.Terminal || job.Refused != nil || str(job.Outcome) != Indeterminate {
+	if !job.Terminal || job.Refused != nil || str(job.Outcome) != sidecar.Indeterminate {
 		w.t.Errorf("next look: terminal %v, refused %s", job.Terminal, str(job.Refused))
 	}
 }

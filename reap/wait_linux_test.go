@@ -37,11 +37,11 @@ func TestWaitWakes(t *testing.T) {
 		},
 	} {
 		for what, wake := range map[string]func(*pack, *prey) string{
-			"exit": func(k *pack, p *prey) string { p.reap(); return Indeterminate },
+			"exit": func(k *pack, p *prey) string { p.reap(); return sidecar.Indeterminate },
 			"hook": func(k *pack, p *prey) string {
 				_, err := k.Hook(context.Background(), runID, Report{Status: "completed"})
 				must(t, err)
-				return Succeeded
+				return sidecar.Succeeded
 			},
 		} {
 			k := newPack(t)

@@ -148,7 +148,7 @@ func TestWaitUntilEnded(t *testing.T) {
 	if err != nil || !got.AllTerminal || got.TimedOut {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if lost, hooked := str(got.Runs[0].Outcome), str(got.Runs[1].Outcome); lost != Indeterminate || hooked != Succeeded {
+	if lost, hooked := str(got.Runs[0].Outcome), str(got.Runs[1].Outcome); lost != sidecar.Indeterminate || hooked != sidecar.Succeeded {
 		t.Errorf("outcomes %s and %s", lost, hooked)
 	}
 }

@@ -18,6 +18,31 @@ const (
 	SourceOperator   = "operator_attested"
 )
 
+// Outcomes say how the work came out. The set is closed; the empty string is
+// the outcome of a run that has not ended.
+const (
+	Succeeded     = "succeeded"
+	Failed        = "failed"
+	Cancelled     = "cancelled"
+	Indeterminate = "indeterminate" // nobody reported it
+)
+
+// OutcomeOf returns the outcome of an ended run: the recorded one, or the one
+// that its status implies if none of the closed set is on record.
+func OutcomeOf(r *Record) string {
+	switch recorded, _ := r.Text("outcome"); recorded {
+	case Succeeded, Failed, Cancelled, Indeterminate:
+		return recorded
+	}
+	switch status, _ := r.Text("status"); status {
+	case "completed":
+		return Succeeded
+	case "cancelled", "aborted":
+		return Cancelled
+	}
+	return Failed
+}
+
 // How exact finished_at is.
 const (
 	// Observed: the reporter saw the run end.
@@ -51,6 +76,7 @@ func (e *end) write(r *Record) (won bool) {
 		if e.owed {
 			r.Set("notify_delivery", pending())
 		}
+		follow(r, e.at, func(t *Turn) { *t = ending(r, *t) })
 		return true
 	}
 	if _, told := r.Raw("late_report"); !told && !e.silent && !e.recorded(r) {
@@ -243,6 +269,7 @@ func (s Store) EndByKill(ctx context.Context, id string, e KillEnd) (Transition,
 func (e KillEnd) Apply(r *Record) (bool, error) {
 	if r.Ended() {
 		r.Set("group_reaped_at", timeValue(e.At))
+		follow(r, e.At, func(t *Turn) { t.Cleanup, t.Ownership = CleanupRequested, CleanupPending })
 		return false, nil
 	}
 	more := append([]Field{{"outcome", Text("cancelled")}}, precise(Observed, SourceKill)...)

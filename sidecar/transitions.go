@@ -50,6 +50,7 @@ type Attachment struct {
 	PGID       int64
 	Identity   jobprobe.Identity // of the process
 	Supervisor jobprobe.Identity // of the process that will report its end
+	At         time.Time         // for the history
 }
 
 // Attach moves a run from preparing to started. Of any number of callers one
@@ -75,6 +76,7 @@ func (a Attachment) Apply(r *Record) (bool, error) {
 	r.Set("pid_create_time", created)
 	r.Set("pgid", group)
 	r.Set("spawn_state", Text("started"))
+	follow(r, a.At, func(t *Turn) { t.Phase = PhaseRunning })
 	if err := setIdentity(r, "process_identity", a.Identity); err != nil {
 		return false, err
 	}

@@ -135,6 +135,9 @@ func latched(old, next *Record) error {
 			return fmt.Errorf("%w: %s of an ended run", ErrLatched, name)
 		}
 	}
+	if was := HistoryOf(old); was.Kept && was.Phase.Ended() && HistoryOf(next).Phase != was.Phase {
+		return fmt.Errorf("%w: %s of an ended run", ErrLatched, historyName)
+	}
 	return nil
 }
 

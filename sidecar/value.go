@@ -44,12 +44,20 @@ func Text(s string) Value {
 
 // Texts returns a JSON array of strings. A nil slice is the empty array.
 func Texts(list []string) Value {
-	v := Value("[")
+	values := make([]Value, len(list))
 	for i, s := range list {
+		values[i] = Text(s)
+	}
+	return array(values)
+}
+
+func array(list []Value) Value {
+	v := Value("[")
+	for i, item := range list {
 		if i > 0 {
 			v = append(v, ',')
 		}
-		v = append(v, Text(s)...)
+		v = append(v, item...)
 	}
 	return append(v, ']')
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/jobprobe/jobprobe"
-	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 // A program is killed and started again: it finds the jobs that live, pinned,
@@ -72,9 +72,9 @@ func TestAdopt(t *testing.T) {
 		h               Handle
 		outcome, source string
 	}{
-		{told, reap.Failed, `"supervisor_exit"`},
-		{untold, reap.Indeterminate, `"mcp_orphan_reaper"`},
-		{ending, reap.Failed, `"supervisor_exit"`},
+		{told, sidecar.Failed, `"supervisor_exit"`},
+		{untold, sidecar.Indeterminate, `"mcp_orphan_reaper"`},
+		{ending, sidecar.Failed, `"supervisor_exit"`},
 	} {
 		l := found[c.h.RunID]
 		if l.Process != nil {

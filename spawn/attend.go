@@ -28,8 +28,8 @@ const (
 )
 
 // attend waits for the command, stops it when its time is up or the
-// supervisor is told to end, and collects it.
-func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal) cause {
+// supervisor is told to end, and collects it. It says so before it stops it.
+func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal, say func(cause)) cause {
 	exited := uncollected(h.cmd, id)
 	var up <-chan time.Time
 	if t.Timeout > 0 {
@@ -44,6 +44,7 @@ func attend(h *held, id jobprobe.Identity, t *task, told <-chan os.Signal) cause
 		why = interrupted
 	}
 	if why != unstopped {
+		say(why)
 		stopGroup(h, exited, time.Duration(t.Grace))
 	}
 	if h.cmd.ProcessState == nil {

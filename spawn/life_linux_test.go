@@ -75,7 +75,7 @@ func TestSupervisorKilled(t *testing.T) {
 	}
 	kill(t, h.Identity)
 	job = finished(t, store, h.RunID)
-	if text(job.Outcome) != reap.Indeterminate || string(job.TerminalSource) != `"mcp_orphan_reaper"` ||
+	if text(job.Outcome) != sidecar.Indeterminate || string(job.TerminalSource) != `"mcp_orphan_reaper"` ||
 		text(job.ReasonCode) != sidecar.ReasonGone || string(job.FinishedAtPrecision) != `"upper_bound"` {
 		t.Errorf("outcome %s, reason %s, source %s", text(job.Outcome), text(job.ReasonCode), job.TerminalSource)
 	}

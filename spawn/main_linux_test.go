@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -35,7 +34,7 @@ func shell(script string) []string { return []string{"sh", "-c", script} }
 func output(t *testing.T, store sidecar.Store, argv ...string) string {
 	t.Helper()
 	h := start(t, store, argv...)
-	if job := finished(t, store, h.RunID); text(job.Outcome) != reap.Succeeded {
+	if job := finished(t, store, h.RunID); text(job.Outcome) != sidecar.Succeeded {
 		t.Fatalf("%s: exit code %s, signal %s\n%s", job.Status, job.ExitCode, job.Signal, console(t, store, h.RunID))
 	}
 	return console(t, store, h.RunID)

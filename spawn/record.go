@@ -44,6 +44,7 @@ func preparing(store sidecar.Store, id string, req *Request, spawner jobprobe.Id
 		sidecar.Field{Name: "spawn_state", Value: sidecar.Text("preparing")},
 		sidecar.Field{Name: "log", Value: sidecar.Text(filepath.Join(store.Dir, id, reap.ConsoleName))},
 		sidecar.Field{Name: "spawner", Value: identityValue(spawner)},
+		sidecar.Field{Name: "lifecycle", Value: sidecar.NewHistory()},
 	)
 	if req.Claim != "" {
 		rec.Set("claim", sidecar.Text(req.Claim))

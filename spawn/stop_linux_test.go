@@ -218,7 +218,7 @@ func TestLogMaxGoesOn(t *testing.T) {
 		t.Errorf("the job is %s", job.Status)
 	}
 	tell()
-	if job := finished(t, store, h.RunID); text(job.Outcome) != reap.Indeterminate {
+	if job := finished(t, store, h.RunID); text(job.Outcome) != sidecar.Indeterminate {
 		t.Errorf("the job is %s", job.Status)
 	}
 }

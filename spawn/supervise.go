@@ -67,13 +67,39 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	}
 	json.MarshalWrite(out, report{Identity: id, Supervisor: self}) // the caller may be gone; the record is what counts
 	out.Close()
-	why := attend(w.held, id, &t, told)
+	group := w.pgid()
+	why := attend(w.held, id, &t, told, func(why cause) { asked(obs.Store, t.RunID, why) })
 	end := endOf(w.cmd.ProcessState, why)
 	w.out.settle()
 	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
 		return 1
 	}
+	// The exit status came first: nobody else has it. This, others can find out.
+	_, _ = obs.Prove(ctx, t.RunID, id, group)
 	return 0
+}
+
+// askPatience is how long a job that is to stop goes on running because its
+// record is slow to say so.
+const askPatience = time.Second
+
+// asked records that the job is being stopped, so that this is known even if
+// this process does not live to tell its end.
+func asked(store sidecar.Store, runID string, why cause) {
+	store.LockWait = askPatience
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		i := sidecar.Interruption{Cause: sidecar.CauseUserInterrupt, At: time.Now()}
+		if why == timedOut {
+			i.Cause = sidecar.CauseDeadline
+		}
+		_, _ = store.RequestInterrupt(context.Background(), runID, i) // the end tells it too
+	}()
+	select {
+	case <-told:
+	case <-time.After(askPatience):
+	}
 }
 
 // observe returns who writes the ends of the jobs in a store and tells of them.
@@ -150,7 +176,7 @@ func (e *attachedError) Unwrap() error { return e.error }
 func commit(ctx context.Context, store sidecar.Store, runID string, w *work, id, self jobprobe.Identity) error {
 	created, _ := id.CreateTime()
 	got, err := store.Attach(ctx, runID, sidecar.Attachment{
-		PID: id.PID, CreateTime: created, PGID: w.pgid(), Identity: id, Supervisor: self,
+		PID: id.PID, CreateTime: created, PGID: w.pgid(), Identity: id, Supervisor: self, At: time.Now(),
 	})
 	if err == nil && got.Result == sidecar.WrittenUnsynced {
 		err = &attachedError{sidecar.ErrUnsynced}

@@ -87,7 +87,7 @@ func endStatus(job *reap.Job) error {
 		fmt.Sscan(text, &code)
 	} else if name := plain(job.Signal); name != "" {
 		code = 128 + signalNumber(name)
-	} else if deref(job.Outcome) == reap.Succeeded {
+	} else if deref(job.Outcome) == sidecar.Succeeded {
 		code = exitOK
 	}
 	if code == exitOK {

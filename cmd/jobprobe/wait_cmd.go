@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/sidecar"
 )
 
 type waitCmd struct {
@@ -77,7 +78,7 @@ func waitStatus(w *reap.Waiting, anyOne bool) status {
 	for i := range w.Runs {
 		if w.Runs[i].Terminal && w.Runs[i].Error == nil {
 			ended++
-			if deref(w.Runs[i].Outcome) == reap.Succeeded {
+			if deref(w.Runs[i].Outcome) == sidecar.Succeeded {
 				succeeded++
 			}
 		}

@@ -1,0 +1,505 @@
+package sidecar
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/jobprobe/jobprobe/internal/enum"
+)
+
+// Phase is where a run stands in its life. The first that [Phase.Ended] stays.
+type Phase uint8
+
+const (
+	// PhaseNone is the zero value: the run has not started, or nothing says so.
+	PhaseNone Phase = iota
+	// PhaseRunning: the run has started, and no end is on record.
+	PhaseRunning
+	// PhaseInterruptRequested: it runs, and somebody has asked it to stop.
+	PhaseInterruptRequested
+	// PhaseCompleted: it reported success.
+	PhaseCompleted
+	// PhaseFailed: it reported a failure, or never started.
+	PhaseFailed
+	// PhaseInterrupted: it was stopped, by request or because its time was up.
+	PhaseInterrupted
+	// PhaseRecoveryNeeded: it is over and nobody reported how it came out.
+	// It may have done its work: look before it is tried again.
+	PhaseRecoveryNeeded
+)
+
+var phaseNames = [...]string{
+	"none", "running", "interrupt_requested", "completed", "failed", "interrupted", "recovery_needed",
+}
+
+// Ended says whether the run is over in this phase.
+func (p Phase) Ended() bool { return p >= PhaseCompleted }
+
+// Cleanup is the proof that stopping a run left nothing of it.
+type Cleanup uint8
+
+const (
+	// CleanupUnknown is the zero value: not everything could be seen.
+	CleanupUnknown Cleanup = iota
+	// CleanupNotRequested: nobody asked, so nobody looked.
+	CleanupNotRequested
+	// CleanupRequested: a signal is being sent, and nobody has looked since.
+	CleanupRequested
+	// CleanupCompleted: no live process is left.
+	CleanupCompleted
+	// CleanupTimedOut: live processes were left when the time was over.
+	CleanupTimedOut
+)
+
+var cleanupNames = [...]string{"unknown", "not_requested", "requested", "completed", "timed_out"}
+
+// Remains says whether processes of a run live.
+type Remains uint8
+
+const (
+	// RemainsUnknown is the zero value: not everything could be seen.
+	RemainsUnknown Remains = iota
+	// RemainsNone: nothing that is known to be of the run lives. A process that
+	// has left the group and dropped the marker is not seen.
+	RemainsNone
+	// RemainsSome: at least one process of the run lives.
+	RemainsSome
+)
+
+var remainsNames = [...]string{"unknown", "none", "remain"}
+
+// Ownership is how much is proved of the processes of a run.
+type Ownership uint8
+
+const (
+	// OwnsTask is the zero value: at most the recorded process is accounted
+	// for, which says nothing of those that it started.
+	OwnsTask Ownership = iota
+	// CleanupPending: processes of the run were seen alive after it was over
+	// or asked to stop, or nobody has looked since.
+	CleanupPending
+	// CleanupConfirmed: every process of the run was seen gone: its group, and
+	// whatever carries its marker. That stays so.
+	CleanupConfirmed
+)
+
+var ownershipNames = [...]string{"runtime_task_only", "cleanup_pending", "cleanup_confirmed"}
+
+// Cause is why a run is in its phase.
+type Cause uint8
+
+const (
+	// CauseNone is the zero value, null in records: there is nothing to tell.
+	CauseNone Cause = iota
+	// CauseUserInterrupt: somebody stopped it.
+	CauseUserInterrupt
+	// CauseShutdown: the store was drained.
+	CauseShutdown
+	// CauseDeadline: its time was up.
+	CauseDeadline
+	// CauseProvider: its own command failed.
+	CauseProvider
+	// CauseRestart: whoever watched over it was lost, and it was found gone.
+	CauseRestart
+	// CauseRuntime: it could not be started.
+	CauseRuntime
+)
+
+var causeNames = [...]string{
+	"none", "user_interrupt", "shutdown", "deadline_exceeded", "provider_failure", "runtime_restart", "runtime_failure",
+}
+
+// Turn is one entry of a run's history: how it stood from a time on.
+type Turn struct {
+	At        time.Time // zero if that was not recorded
+	Phase     Phase
+	Cleanup   Cleanup
+	Ownership Ownership
+	Cause     Cause
+}
+
+// History is what a record tells of the life of its run. It holds no process
+// numbers, no command line, and no words of the run.
+type History struct {
+	Turn // as it stands now
+	// Kept says that the record keeps a history. Those of another program do
+	// not: then the phase is what the end on record implies.
+	Kept bool
+	// Turns are the entries that could be read, oldest first.
+	Turns []Turn
+	// Dropped counts entries that gave way to newer ones, Damaged what could
+	// not be read.
+	Dropped, Damaged int64
+}
+
+// maxTurns bounds the history of a run.
+const maxTurns = 64
+
+const (
+	historyName    = "lifecycle"
+	historyVersion = 1
+)
+
+// NewHistory is the "lifecycle" of a new record: with it, every transition adds
+// to the history what it tells. A record without it is left without.
+func NewHistory() Value {
+	return write(Turn{Cleanup: CleanupNotRequested}, Field{"history", Value("[]")})
+}
+
+// write returns an object that begins with a version and a turn.
+func write(t Turn, more ...Field) Value {
+	fields := append([]Field{{"schema_version", Int(historyVersion)}}, t.fields()...)
+	return Object(append(fields, more...)...)
+}
+
+func (t *Turn) fields() []Field {
+	phase, cause := Null(), Null()
+	if t.Phase != PhaseNone {
+		phase = Text(t.Phase.String())
+	}
+	if t.Cause != CauseNone {
+		cause = Text(t.Cause.String())
+	}
+	return []Field{
+		{"state", phase},
+		{"cleanup", Text(t.Cleanup.String())},
+		{"ownership", Text(t.Ownership.String())},
+		{"reason", cause},
+	}
+}
+
+// entry is a turn as the history holds it.
+func (t *Turn) entry() Value {
+	at := Null()
+	if !t.At.IsZero() {
+		at = timeValue(t.At)
+	}
+	return Object(append([]Field{{"at", at}}, t.fields()...)...)
+}
+
+// turnOf reads a turn; ok says that every field was one that is written here.
+func turnOf(r *Record) (t Turn, ok bool) {
+	ok = true
+	text := func(name string, to interface{ UnmarshalText([]byte) error }) {
+		if word, is := r.Text(name); !is || to.UnmarshalText([]byte(word)) != nil {
+			ok = false
+		}
+	}
+	if !r.Null("state") {
+		text("state", &t.Phase)
+	}
+	if !r.Null("reason") {
+		text("reason", &t.Cause)
+	}
+	text("cleanup", &t.Cleanup)
+	text("ownership", &t.Ownership)
+	return t, ok
+}
+
+// HistoryOf reads the history of a run. Whatever is wrong with it is counted,
+// and the end on record tells the phase then.
+func HistoryOf(r *Record) History {
+	_, h, _ := history(r)
+	return h
+}
+
+// history reads a history, and returns with it the object and the entries, to
+// be written again. The object is nil if there is none that may be written.
+func history(r *Record) (kept *Record, h History, entries []Value) {
+	h.Turn = implied(r)
+	if r.Null(historyName) {
+		return nil, h, nil
+	}
+	kept, ok := r.Object(historyName)
+	if version, is := int64(0), false; ok {
+		version, is = kept.Int("schema_version")
+		ok = is && version == historyVersion
+	}
+	if !ok {
+		h.Damaged = 1
+		return nil, h, nil
+	}
+	h.Kept = true
+	h.Dropped, _ = kept.Int("dropped")
+	h.Damaged, _ = kept.Int("damaged")
+	if now, ok := turnOf(kept); ok {
+		h.Turn = now
+	} else {
+		h.Damaged++
+	}
+	list, _ := kept.Raw("history")
+	if list.Kind() != '[' || json.Unmarshal(list, &entries) != nil {
+		h.Damaged++
+		return kept, h, nil
+	}
+	for _, entry := range entries {
+		if t, ok := readEntry(entry); ok {
+			h.Turns = append(h.Turns, t)
+		} else {
+			h.Damaged++
+		}
+	}
+	return kept, h, entries
+}
+
+func readEntry(entry Value) (t Turn, ok bool) {
+	if entry.Kind() != '{' {
+		return t, false
+	}
+	r, err := Parse(entry)
+	if err != nil {
+		return t, false
+	}
+	t, ok = turnOf(r)
+	if !r.Null("at") {
+		text, _ := r.Text("at")
+		at, known := ParseTime(text)
+		t.At, ok = at, ok && known
+	}
+	return t, ok && t.Phase != PhaseNone
+}
+
+// follow changes the history by what the transition around it has changed, if
+// the record keeps one.
+func follow(r *Record, at time.Time, change func(*Turn)) {
+	kept, h, entries := history(r)
+	if kept == nil {
+		return
+	}
+	next := h.Turn
+	change(&next)
+	if h.Ownership == CleanupConfirmed { // that was the last of it
+		next.Cleanup, next.Ownership = h.Cleanup, h.Ownership
+	}
+	if next == h.Turn {
+		return
+	}
+	next.At = at
+	if entries == nil && h.Damaged > 0 {
+		kept.Set("damaged", Int(h.Damaged)) // what was there is given up: keep the count
+	}
+	entries = append(entries, next.entry())
+	if over := len(entries) - maxTurns; over > 0 {
+		entries = entries[over:]
+		kept.Set("dropped", Int(h.Dropped+int64(over)))
+	}
+	for _, f := range next.fields() {
+		kept.Set(f.Name, f.Value)
+	}
+	kept.Set("history", array(entries))
+	r.Set(historyName, kept.raw())
+}
+
+// implied is how a run stands by its record without a history.
+func implied(r *Record) Turn {
+	state := spawnState(r)
+	switch {
+	case r.Ended(), state == "failed":
+		return ending(r, Turn{})
+	case state == "started":
+		return Turn{Phase: PhaseRunning}
+	}
+	return Turn{}
+}
+
+// ending is how a run stands after the end on record, if it stood as was
+// before.
+func ending(r *Record, was Turn) Turn {
+	asked := was.Phase == PhaseInterruptRequested
+	source, _ := r.Text("terminal_source")
+	status, _ := r.Text("status")
+	next := was
+	switch OutcomeOf(r) {
+	case Succeeded:
+		next.Phase, next.Cause = PhaseCompleted, CauseNone
+	case Indeterminate:
+		next.Phase, next.Cause = PhaseRecoveryNeeded, CauseNone
+		if source == SourceReaper {
+			next.Cause = CauseRestart
+		}
+	case Cancelled:
+		next.Phase = PhaseInterrupted
+		if !asked {
+			next.Cause = CauseUserInterrupt
+		}
+	default:
+		switch {
+		case asked:
+			next.Phase = PhaseInterrupted
+		case status == "timed_out":
+			next.Phase, next.Cause = PhaseInterrupted, CauseDeadline
+		case source == SourceSpawn, spawnState(r) == "failed":
+			next.Phase, next.Cause = PhaseFailed, CauseRuntime
+		default:
+			next.Phase, next.Cause = PhaseFailed, CauseProvider
+		}
+	}
+	if source == SourceKill {
+		next.Cleanup, next.Ownership = CleanupRequested, CleanupPending
+	}
+	return next
+}
+
+// Interruption is a request that a run stop, made before anything is signalled.
+type Interruption struct {
+	Cause Cause
+	At    time.Time
+}
+
+// RequestInterrupt records that a started run is to be stopped. It wins if that
+// was news: not of a run that has ended, that somebody asked before, or whose
+// record keeps no history.
+func (s Store) RequestInterrupt(ctx context.Context, id string, i Interruption) (Transition, error) {
+	return s.transit(ctx, id, i)
+}
+
+// Apply is the change of [Store.RequestInterrupt], for use inside
+// [Store.Update].
+func (i Interruption) Apply(r *Record) (won bool, err error) {
+	if r.Ended() || spawnState(r) != "started" {
+		return false, nil
+	}
+	follow(r, i.At, func(t *Turn) {
+		if won = t.Phase != PhaseInterruptRequested; won {
+			*t = Turn{
+				Phase: PhaseInterruptRequested, Cause: i.Cause,
+				Cleanup: CleanupRequested, Ownership: CleanupPending,
+			}
+		}
+	})
+	return won, nil
+}
+
+// Proof is what was seen of the processes of a run that is over.
+type Proof struct {
+	Left Remains
+	At   time.Time
+}
+
+// Prove records what was seen of the processes of a run that has ended. A run
+// that was seen gone stays so. It has won if what was seen is news.
+func (s Store) Prove(ctx context.Context, id string, p Proof) (Transition, error) {
+	return s.transit(ctx, id, p)
+}
+
+// Apply is the change of [Store.Prove], for use inside [Store.Update].
+func (p Proof) Apply(r *Record) (won bool, err error) {
+	if !r.Ended() {
+		return false, nil
+	}
+	before := HistoryOf(r).Turn
+	follow(r, p.At, func(t *Turn) { *t = t.Seen(p.Left) })
+	return HistoryOf(r).Turn != before, nil
+}
+
+// Seen is the turn after a look at the processes of the run. What nobody asked
+// to clean up is told by the ownership alone.
+func (t Turn) Seen(left Remains) Turn {
+	if t.Ownership == CleanupConfirmed {
+		return t
+	}
+	asked := t.Cleanup != CleanupNotRequested
+	switch left {
+	case RemainsUnknown:
+		t.Cleanup = CleanupUnknown
+	case RemainsNone:
+		t.Ownership = CleanupConfirmed
+		if asked {
+			t.Cleanup = CleanupCompleted
+		}
+	case RemainsSome:
+		t.Ownership = CleanupPending
+		if asked {
+			t.Cleanup = CleanupTimedOut
+		}
+	}
+	return t
+}
+
+// String returns the word used in records, for example "interrupt_requested".
+func (p Phase) String() string { return enum.Name(phaseNames[:], uint8(p), "Phase") }
+
+// String returns the word used in records, for example "timed_out".
+func (c Cleanup) String() string { return enum.Name(cleanupNames[:], uint8(c), "Cleanup") }
+
+// String returns the word used in replies, for example "remain".
+func (r Remains) String() string { return enum.Name(remainsNames[:], uint8(r), "Remains") }
+
+// String returns the word used in records, for example "cleanup_pending".
+func (o Ownership) String() string { return enum.Name(ownershipNames[:], uint8(o), "Ownership") }
+
+// String returns the word used in records, for example "shutdown".
+func (c Cause) String() string { return enum.Name(causeNames[:], uint8(c), "Cause") }
+
+// MarshalText returns the word of [Phase.String]. It fails for a value outside
+// the enumeration.
+func (p Phase) MarshalText() ([]byte, error) { return enum.Text(phaseNames[:], uint8(p), "phase") }
+
+// MarshalText returns the word of [Cleanup.String]. It fails for a value
+// outside the enumeration.
+func (c Cleanup) MarshalText() ([]byte, error) {
+	return enum.Text(cleanupNames[:], uint8(c), "cleanup")
+}
+
+// MarshalText returns the word of [Remains.String]. It fails for a value
+// outside the enumeration.
+func (r Remains) MarshalText() ([]byte, error) {
+	return enum.Text(remainsNames[:], uint8(r), "remains")
+}
+
+// MarshalText returns the word of [Ownership.String]. It fails for a value
+// outside the enumeration.
+func (o Ownership) MarshalText() ([]byte, error) {
+	return enum.Text(ownershipNames[:], uint8(o), "ownership")
+}
+
+// MarshalText returns the word of [Cause.String]. It fails for a value outside
+// the enumeration.
+func (c Cause) MarshalText() ([]byte, error) { return enum.Text(causeNames[:], uint8(c), "cause") }
+
+// UnmarshalText accepts exactly the words that [Phase.MarshalText] makes.
+func (p *Phase) UnmarshalText(text []byte) error {
+	n, err := enum.Value(phaseNames[:], text, "phase")
+	if err == nil {
+		*p = Phase(n)
+	}
+	return err
+}
+
+// UnmarshalText accepts exactly the words that [Cleanup.MarshalText] makes.
+func (c *Cleanup) UnmarshalText(text []byte) error {
+	n, err := enum.Value(cleanupNames[:], text, "cleanup")
+	if err == nil {
+		*c = Cleanup(n)
+	}
+	return err
+}
+
+// UnmarshalText accepts exactly the words that [Remains.MarshalText] makes.
+func (r *Remains) UnmarshalText(text []byte) error {
+	n, err := enum.Value(remainsNames[:], text, "remains")
+	if err == nil {
+		*r = Remains(n)
+	}
+	return err
+}
+
+// UnmarshalText accepts exactly the words that [Ownership.MarshalText] makes.
+func (o *Ownership) UnmarshalText(text []byte) error {
+	n, err := enum.Value(ownershipNames[:], text, "ownership")
+	if err == nil {
+		*o = Ownership(n)
+	}
+	return err
+}
+
+// UnmarshalText accepts exactly the words that [Cause.MarshalText] makes.
+func (c *Cause) UnmarshalText(text []byte) error {
+	n, err := enum.Value(causeNames[:], text, "cause")
+	if err == nil {
+		*c = Cause(n)
+	}
+	return err
+}
