@@ -32,6 +32,8 @@ type Row struct {
 	Signal              jsontext.Value `json:"signal"`
 	// Refused is as in Job.
 	Refused *string `json:"refused"`
+	// Warnings are as in Job, but for WarnDamaged: histories are not read.
+	Warnings []string `json:"warnings"`
 }
 
 // ListOptions chooses the jobs of a listing.
@@ -176,5 +178,6 @@ func recorded(l *look) Row {
 		ExitCode:            field(rec, "exit_code"),
 		Signal:              field(rec, "signal"),
 		Refused:             refusal(l.refused),
+		Warnings:            warnings(&f),
 	}
 }

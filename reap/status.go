@@ -70,6 +70,9 @@ type Job struct {
 	// "written_unsynced": the record is published, and a loss of power may
 	// undo that.
 	Refused *string `json:"refused"`
+	// Warnings are for whoever decides what to do next: WarnRecovery or
+	// WarnDamaged. Never null.
+	Warnings []string `json:"warnings"`
 
 	// Liveness is the whole verdict with its receipt. It is the zero value
 	// if the record was not usable.
@@ -133,7 +136,11 @@ func (o Observer) job(l *look) Job {
 		Signal:     field(rec, "signal"),
 		LateReport: field(rec, "late_report"),
 		Refused:    refusal(l.refused),
+		Warnings:   warnings(&f),
 		Liveness:   l.live,
+	}
+	if sidecar.HistoryOf(rec).Damaged > 0 {
+		job.Warnings = append(job.Warnings, WarnDamaged)
 	}
 	if l.probed {
 		job.PIDIdentity = orNull(identityWord(l.live.Finding))
