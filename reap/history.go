@@ -94,7 +94,7 @@ func (o Observer) History(ctx context.Context, id string) (History, error) {
 // prove looks for what is left of a job that has ended, and records it where
 // that is news.
 func (o Observer) prove(ctx context.Context, l *look, h sidecar.History) sidecar.History {
-	left := l.left(o)
+	left := o.survivors(l)
 	seen := h.Seen(left)
 	if seen == h.Turn || !h.Kept {
 		h.Turn = seen

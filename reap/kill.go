@@ -76,6 +76,16 @@ type killing struct {
 // signalled, the operating system's for a signal that was neither sent nor
 // denied, or about the notice alone if the reply says Killed.
 func (o Observer) Kill(ctx context.Context, id string, opt KillOptions) (KillReply, error) {
+	return o.kill(ctx, id, opt, func(k *killing) {
+		k.reply.Descendants = k.descendants(k.reply.Cleanup == sidecar.CleanupCompleted, scanMarked(id))
+		if opt.Grace > 0 {
+			k.told(ctx)
+		}
+	})
+}
+
+// kill is Kill with what is done after a signal that was sent.
+func (o Observer) kill(ctx context.Context, id string, opt KillOptions, after func(*killing)) (KillReply, error) {
 	if opt.Signal == 0 {
 		opt.Signal = syscall.SIGTERM
 	}
@@ -115,10 +125,7 @@ func (o Observer) Kill(ctx context.Context, id string, opt KillOptions) (KillRep
 	if opt.Grace > 0 {
 		k.finish(ctx)
 	}
-	k.reply.Descendants = k.descendants(k.reply.Cleanup == sidecar.CleanupCompleted, scanMarked(id))
-	if opt.Grace > 0 {
-		k.told(ctx)
-	}
+	after(k)
 	if k.won {
 		// Nothing is left to be signalled, which must not wait for a notifier.
 		return k.reply, k.deliver(ctx, k.id, k.plan)

@@ -94,8 +94,13 @@ func (o Observer) Prove(ctx context.Context, id string, leader jobprobe.Identity
 	return left, err
 }
 
-// left says what is seen of a job that has ended, by its record.
-func (l *look) left(o Observer) sidecar.Remains {
+// survivors says what is seen of a job that has ended, by its record.
+func (o Observer) survivors(l *look) sidecar.Remains {
+	return o.survivorsOf(l, false, scanMarked(l.id))
+}
+
+// survivorsOf is survivors after a scan; empty says that its group is known to be empty.
+func (o Observer) survivorsOf(l *look, empty bool, by marked) sidecar.Remains {
 	rec := l.record()
 	o.look(l)
 	switch l.live.Conclusion {
@@ -121,5 +126,8 @@ func (l *look) left(o Observer) sidecar.Remains {
 		t.pid, _ = rec.Int("pid")
 		t.weak = jobprobe.EpochIdentity{PID: t.pid, Created: createTime(rec), PGID: pgid, RunID: l.id}
 	}
-	return t.remains(scanMarked(l.id))
+	if empty {
+		return t.descendants(true, by)
+	}
+	return t.remains(by)
 }

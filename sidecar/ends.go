@@ -180,6 +180,10 @@ func (f SpawnFailure) Apply(r *Record) (bool, error) {
 // reported no end.
 const ReasonGone = "process_gone_without_outcome"
 
+// ReasonDraining is the reason code of a run that was being started when its
+// store was drained.
+const ReasonDraining = "draining"
+
 // Reaping is the end of a run whose process was found gone.
 type Reaping struct {
 	Finding    jobprobe.Finding

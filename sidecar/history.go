@@ -325,9 +325,12 @@ func ending(r *Record, was Turn) Turn {
 			next.Cause = CauseUserInterrupt
 		}
 	default:
+		reason, _ := r.Text("reason_code")
 		switch {
 		case asked:
 			next.Phase = PhaseInterrupted
+		case reason == ReasonDraining:
+			next.Phase, next.Cause = PhaseInterrupted, CauseShutdown
 		case status == "timed_out":
 			next.Phase, next.Cause = PhaseInterrupted, CauseDeadline
 		case source == SourceSpawn, spawnState(r) == "failed":

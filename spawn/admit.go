@@ -57,7 +57,7 @@ func Admit(ctx context.Context, store sidecar.Store, sel Selector, parent string
 		return a.settled(ctx, sel), nil
 	}
 	// Whoever waits to admit the same calls waits for the lock.
-	unlock, err := lockFile(ctx, a.obs.Store, a.lockName())
+	unlock, err := claimsOf(a.obs.Store).LockShared(ctx, a.lockName())
 	if err != nil {
 		a.fail(err)
 		return a.settled(ctx, sel), err

@@ -108,7 +108,7 @@ func ForgetClaim(ctx context.Context, obs reap.Observer, key string) error {
 	if err := checkClaim(key); err != nil {
 		return err
 	}
-	unlock, err := lockFile(ctx, obs.Store, claimsLock)
+	unlock, err := claimsOf(obs.Store).LockShared(ctx, claimsLock)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (c claims) look(ctx context.Context, obs reap.Observer, name, key string) (
 // take records the job and makes it the holder, unless the claim names another
 // than was seen.
 func (c claims) take(ctx context.Context, obs reap.Observer, req *Request, seen string) (*reservation, error) {
-	unlock, err := lockFile(ctx, obs.Store, claimsLock)
+	unlock, err := claimsOf(obs.Store).LockShared(ctx, claimsLock)
 	if err != nil {
 		return nil, err
 	}

@@ -300,7 +300,7 @@ func TestClaimLeftHalfMade(t *testing.T) {
 func TestClaimLockHeld(t *testing.T) {
 	store := newStore(t)
 	store.LockWait = 50 * time.Millisecond
-	unlock, err := lockFile(t.Context(), store, claimsLock)
+	unlock, err := claimsOf(store).LockShared(t.Context(), claimsLock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -16,8 +15,7 @@ import (
 const (
 	// claimsDir is where a store keeps its claims. It is no run id.
 	claimsDir = ".claims"
-	// claimsLock is the lock of all claims of a store. It is never removed:
-	// that would let two holders in.
+	// claimsLock is the lock of all claims of a store.
 	claimsLock = "lock"
 )
 
@@ -54,17 +52,8 @@ func (c claims) put(ctx context.Context, name, key, id string, first bool) error
 		sidecar.Field{Name: "key", Value: sidecar.Text(key)},
 		sidecar.Field{Name: "holder", Value: sidecar.Text(id)},
 	)
-	err := c.Create(name, rec)
-	if errors.Is(err, sidecar.ErrExists) {
-		// A directory without a record: somebody was killed while making it.
-		if err = os.RemoveAll(filepath.Join(c.Dir, name)); err == nil {
-			err = c.Create(name, rec)
-		}
-	}
-	if errors.Is(err, sidecar.ErrUnsynced) {
-		return nil // published; a loss of power that undoes it also ends the job
-	}
-	return err
+	// Published and lost with the power, it is lost together with the job.
+	return c.CreateShared(name, rec)
 }
 
 // list observes the holder of each claim.

@@ -30,9 +30,14 @@ const maxReservations = 8
 // reserve publishes a job's first record under a fresh run id. The supervisor
 // starts meanwhile: writing to disk and starting a program take their time.
 // One that is there only perhaps, because a directory would not sync, is closed.
+//
+// A store that drains is asked before and after: see [reap.Observer.Admits].
 func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation, error) {
 	store := obs.Store
-	var err error
+	err := obs.Admits()
+	if err != nil {
+		return nil, err
+	}
 	for range maxReservations {
 		now := time.Now()
 		r := &reservation{id: sidecar.NewRunID(now)}
@@ -45,6 +50,10 @@ func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation
 		}
 		switch {
 		case err == nil:
+			if err := obs.Admits(); err != nil {
+				_ = r.withdraw(context.WithoutCancel(ctx), obs, err)
+				return nil, err
+			}
 			return r, nil
 		case errors.Is(err, sidecar.ErrUnsynced):
 			return nil, r.withdraw(context.WithoutCancel(ctx), obs, err)
@@ -60,7 +69,11 @@ func reserve(ctx context.Context, obs reap.Observer, req *Request) (*reservation
 // withdraw closes a reserved job that must not start, and returns why.
 func (r *reservation) withdraw(ctx context.Context, obs reap.Observer, why error) error {
 	r.sup.close()
-	_, err := obs.SpawnFailed(ctx, r.id, sidecar.SpawnFailure{Reason: why.Error(), At: time.Now()})
+	failure := sidecar.SpawnFailure{Reason: why.Error(), At: time.Now()}
+	if errors.Is(why, reap.ErrDraining) {
+		failure.Reason, failure.ReasonCode = "the store is draining", sidecar.ReasonDraining
+	}
+	_, err := obs.SpawnFailed(ctx, r.id, failure)
 	return &FailedError{RunID: r.id, Reason: why.Error(), Err: err}
 }
 
@@ -77,6 +90,8 @@ func (r *reservation) launch(ctx context.Context, obs reap.Observer, req *Reques
 		return r.unreported(context.WithoutCancel(ctx), obs, err)
 	case rep.Refused != "":
 		return Handle{}, &FailedError{RunID: r.id, Reason: rep.Error, Err: errors.New(rep.Refused)}
+	case rep.Error == errNotOurs.Error() && obs.Admits() != nil:
+		return Handle{}, obs.Admits()
 	case rep.Error != "":
 		return Handle{}, &FailedError{RunID: r.id, Reason: rep.Error}
 	}

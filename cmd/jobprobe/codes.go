@@ -24,6 +24,13 @@ const (
 	aPrecision  = "precision"
 	aClaimState = "claim"
 	aWaitList   = "wait"
+	aState      = "state"
+	aCleanup    = "cleanup"
+	anOwnership = "ownership"
+	aCause      = "lifecycle reason"
+	aWarning    = "warning"
+	aDrain      = "drain"
+	aKept       = "prune"
 )
 
 const (
@@ -78,6 +85,8 @@ var codes = []code{
 	{"run.failed.exit_nonzero", aReason, "The command exited with a status that is not 0.", "\"jobprobe output\" shows what it printed."},
 	{"run.failed.signal", aReason, "A signal ended the command that was not one of ours.", "\"jobprobe output\" shows what it printed."},
 	{"run.timed_out.deadline", aReason, "The command was stopped when its --timeout had passed.", ""},
+	{"draining", aReason, "The store was drained before the job had started; its command never ran.", "\"jobprobe drain --reopen\" admits jobs again."},
+	{"descendants_remain", aReason, "Processes that carry the job's mark live outside of its group. They are never signalled.", "Find them by JOBPROBE_RUN_ID in their environment."},
 	{"run.cancelled.sigterm", aReason, "The supervisor was asked to stop (SIGTERM), and stopped the command.", ""},
 
 	{"unspecified", aRefusal, "Why the record was not changed is not known.", theyAsk},
@@ -149,6 +158,48 @@ var codes = []code{
 	{"held", aClaimState, "The job that holds the key is starting, alive, or about to record its end.", ""},
 	{"free", aClaimState, "The end of the key's last job is on record.", ""},
 	{"unknown", aClaimState, "The record of the job that holds the key cannot be used, or its process cannot be asked about from here. The key is not free.", closeIt},
+
+	{"draining", anError, "The store admits no jobs.", "\"jobprobe drain --reopen\" admits them again."},
+	{"spawn_failed", anError, "The job was recorded and could not be started; the message says why.", ""},
+
+	{"none", aState, "The job has not started.", ""},
+	{"running", aState, "The job has started, and no end is on record.", ""},
+	{"interrupt_requested", aState, "The job runs, and was asked to stop.", ""},
+	{"completed", aState, "The job reported success.", ""},
+	{"failed", aState, "The job reported failure, or never started.", ""},
+	{"interrupted", aState, "The job was stopped: on request, or because its time was up.", ""},
+	{"recovery_needed", aState, "The job is over and nobody reported how it came out.", beforeIt},
+
+	{"unknown", aCleanup, "Not everything could be seen.", lookAgain},
+	{"not_requested", aCleanup, "Nobody asked the job to stop.", ""},
+	{"requested", aCleanup, "The job was signalled, and nobody has looked since.", "\"jobprobe lifecycle\" looks."},
+	{"completed", aCleanup, "No process of the job is left.", ""},
+	{"timed_out", aCleanup, "Processes of the job were left when the time for it was over.", "\"jobprobe lifecycle\" looks again."},
+
+	{"runtime_task_only", anOwnership, "At most the recorded process is accounted for, not what it started.", "\"jobprobe lifecycle\" looks again."},
+	{"cleanup_pending", anOwnership, "Processes of the job live, or nobody has looked since it was asked to stop.", "\"jobprobe lifecycle\" looks again."},
+	{"cleanup_confirmed", anOwnership, "Every process of the job was seen gone: its group, and whatever carries its mark.", ""},
+
+	{"none", aCause, "There is nothing to tell.", ""},
+	{"user_interrupt", aCause, "Somebody stopped it.", ""},
+	{"shutdown", aCause, "The store was drained.", ""},
+	{"deadline_exceeded", aCause, "Its --timeout had passed.", ""},
+	{"provider_failure", aCause, "Its own command failed.", "\"jobprobe output\" shows what it printed."},
+	{"runtime_restart", aCause, "Its supervisor was lost, and the job was found gone.", beforeIt},
+	{"runtime_failure", aCause, "It could not be started.", "\"jobprobe status\" says why."},
+
+	{"recovery_needed", aWarning, "The job is over and nobody reported how it came out.", beforeIt},
+	{"history_damaged", aWarning, "A part of the job's history could not be read. The rest of the record is not affected.", ""},
+
+	{"unknown", aDrain, "There was no drain.", ""},
+	{"clean", aDrain, "No jobs are admitted, and nothing of any job of this host runs.", ""},
+	{"deadline_exceeded", aDrain, "Something may still run of the jobs that remain.", "Drain again, or look at what remains."},
+	{"persistence_failed", aDrain, "Something that happened is not on record.", "See that the store can be written, and drain again."},
+
+	{"process_alive", aKept, "A process of the ended job lives.", ""},
+	{"process_unknown", aKept, "Whether the ended job's process lives cannot be told from here.", "Prune where the job ran."},
+	{"notice_pending", aKept, "Somebody is still to be told of the end.", ""},
+	{"holds_a_claim", aKept, "A claim names the job: without its record nobody could tell that the claim is free.", ""},
 
 	{"pending", aWaitList, "Jobs that waiting longer can still help.", ""},
 	{"stopped_without_end", aWaitList, "Jobs whose process is not there to wait for, and whose end could not be recorded.", "\"jobprobe status\" says why."},

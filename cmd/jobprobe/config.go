@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,52 +67,106 @@ func readConfig(named string) (config, error) {
 	if path == "" {
 		path = configPath()
 	}
-	if path == "" {
-		return c, nil
+	if path != "" {
+		err := c.readFile(path)
+		if err != nil && (named != "" || !errors.Is(err, fs.ErrNotExist)) {
+			return c, err
+		}
 	}
-	meta, err := toml.DecodeFile(path, &c)
-	if named == "" && errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
-	if err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
-	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: there is no setting %s", path, unknown[0])
-	}
-	if err := c.check(); err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
+	return c, c.readEnv(os.Getenv)
 }
 
-// check enforces the ranges.
-func (c *config) check() error {
-	l := &c.Lifecycle
-	for _, setting := range []struct {
-		key            string
-		value, low, up int
-	}{
-		{"lifecycle.shutdown_drain_timeout_ms", l.DrainMS, 1, 45000},
-		{"lifecycle.process_grace_timeout_ms", l.GraceMS, 1, min(10000, l.DrainMS)},
-		{"lifecycle.process_kill_timeout_ms", l.KillMS, 1, min(10000, l.DrainMS)},
-		{"lifecycle.max_completed_process_diagnostics", l.Finished, 0, 1024},
-	} {
-		if setting.value < setting.low || setting.value > setting.up {
-			return fmt.Errorf("%s is %d, and must be %d to %d", setting.key, setting.value, setting.low, setting.up)
+func (c *config) readFile(path string) error {
+	meta, err := toml.DecodeFile(path, c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return fmt.Errorf("%s: there is no setting %s", path, unknown[0])
+	}
+	for _, s := range c.settings() {
+		if err := s.check(s.key); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if words := c.Notify.OnTerminal; words != nil && (len(words) == 0 || strings.TrimSpace(words[0]) == "") {
-		return errors.New("notify.on_terminal names no program")
+		return fmt.Errorf("%s: notify.on_terminal names no program", path)
 	}
 	if dir := c.Store.Dir; dir != "" && !filepath.IsAbs(dir) {
-		return fmt.Errorf("store.dir is %q, and must be an absolute path", dir)
+		return fmt.Errorf("%s: store.dir is %q, and must be an absolute path", path, dir)
+	}
+	return nil
+}
+
+// readEnv overrides the [lifecycle] settings by variables of their names: that
+// of lifecycle.process_kill_timeout_ms is JOBPROBE_PROCESS_KILL_TIMEOUT_MS.
+func (c *config) readEnv(getenv func(string) string) error {
+	for _, s := range c.settings() {
+		name := envOf(s.key)
+		text := getenv(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%s is %q, and must be a number", name, text)
+		}
+		*s.value = n
+	}
+	for _, s := range c.settings() { // a bound may be another setting
+		if err := s.check(envOf(s.key)); err != nil {
+			return err
+		}
+	}
+	name := envOf("lifecycle.cancel_tasks_on_session_end")
+	switch text := getenv(name); text {
+	case "":
+	case "true", "false":
+		c.Lifecycle.Cancel = text == "true"
+	default:
+		return fmt.Errorf("%s is %q, and must be true or false", name, text)
+	}
+	return nil
+}
+
+func envOf(key string) string {
+	return "JOBPROBE_" + strings.ToUpper(strings.TrimPrefix(key, "lifecycle."))
+}
+
+// maxDrain is the longest budget of a drain: less than a service manager
+// commonly waits before it kills.
+const maxDrain = 45 * time.Second
+
+// setting is a number of the file with its range.
+type setting struct {
+	key     string
+	value   *int
+	low, up int
+}
+
+func (c *config) settings() []setting {
+	l := &c.Lifecycle
+	return []setting{
+		{"lifecycle.shutdown_drain_timeout_ms", &l.DrainMS, 1, int(maxDrain / time.Millisecond)},
+		{"lifecycle.process_grace_timeout_ms", &l.GraceMS, 1, min(10000, l.DrainMS)},
+		{"lifecycle.process_kill_timeout_ms", &l.KillMS, 1, min(10000, l.DrainMS)},
+		{"lifecycle.max_completed_process_diagnostics", &l.Finished, 0, 1024},
+	}
+}
+
+func (s *setting) check(name string) error {
+	if *s.value < s.low || *s.value > s.up {
+		return fmt.Errorf("%s is %d, and must be %d to %d", name, *s.value, s.low, s.up)
 	}
 	return nil
 }
 
 func (c *config) grace() time.Duration {
 	return time.Duration(c.Lifecycle.GraceMS) * time.Millisecond
+}
+
+func (c *config) drainWindow() time.Duration {
+	return time.Duration(c.Lifecycle.DrainMS) * time.Millisecond
 }
 
 func (c *config) killWindow() time.Duration {

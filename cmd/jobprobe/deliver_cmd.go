@@ -14,7 +14,7 @@ import (
 
 // leavers are the commands that somebody waits for: what they owe is delivered
 // by another process, so that a notifier which takes long does not hold them up.
-var leavers = []string{"status", "list", "wait"}
+var leavers = []string{"status", "list", "wait", "lifecycle", "drain"}
 
 // errands are the jobs whose notices this command leaves to another process.
 type errands struct {

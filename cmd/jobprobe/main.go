@@ -38,22 +38,26 @@ type cli struct {
 
 	LifecycleCommand string `env:"JOBPROBE_LIFECYCLE_COMMAND" placeholder:"JSON" help:"Command that knows how runs ended, as a JSON list of words; {run_id} is replaced, or added at the end."`
 
-	Identify identifyCmd `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
-	Probe    probeCmd    `cmd:"" help:"Say whether a process is still the recorded one."`
-	Run      runCmd      `cmd:"" help:"Start a command as a background job and print its run id."`
-	Status   statusCmd   `cmd:"" help:"Show a job in full."`
-	List     listCmd     `cmd:"" help:"List jobs, newest first."`
-	Wait     waitCmd     `cmd:"" help:"Wait until jobs have ended."`
-	Output   outputCmd   `cmd:"" help:"Print what a job has printed."`
-	Kill     killCmd     `cmd:"" help:"Stop a job: signal its processes, once they are proved to be its own."`
-	Hook     hookCmd     `cmd:"" help:"Record the end that a run reports of itself."`
-	Sweep    sweepCmd    `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
-	Close    closeCmd    `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
-	Claims   claimsCmd   `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
-	Doctor   doctorCmd   `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
-	Deliver  deliverCmd  `cmd:"" hidden:""`
-	Explain  explainCmd  `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Identify  identifyCmd  `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
+	Probe     probeCmd     `cmd:"" help:"Say whether a process is still the recorded one."`
+	Run       runCmd       `cmd:"" help:"Start a command as a background job and print its run id."`
+	Status    statusCmd    `cmd:"" help:"Show a job in full."`
+	List      listCmd      `cmd:"" help:"List jobs, newest first."`
+	Wait      waitCmd      `cmd:"" help:"Wait until jobs have ended."`
+	Output    outputCmd    `cmd:"" help:"Print what a job has printed."`
+	Kill      killCmd      `cmd:"" help:"Stop a job: signal its processes, once they are proved to be its own."`
+	Hook      hookCmd      `cmd:"" help:"Record the end that a run reports of itself."`
+	Sweep     sweepCmd     `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
+	Close     closeCmd     `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
+	Lifecycle lifecycleCmd `cmd:"" help:"Tell the life of a job: where it stands, how it got there, and what is proved of its processes."`
+	Drain     drainCmd     `cmd:"" help:"Admit no more jobs, and interrupt those that live."`
+	Metrics   metricsCmd   `cmd:"" help:"Print counts of ends, drains and observations, as Prometheus text."`
+	Prune     pruneCmd     `cmd:"" help:"Remove jobs that ended long ago."`
+	Claims    claimsCmd    `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
+	Doctor    doctorCmd    `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
+	Deliver   deliverCmd   `cmd:"" hidden:""`
+	Explain   explainCmd   `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 func main() {
@@ -257,6 +261,10 @@ func problem(err error, code int) problemJSON {
 	}
 	if held, ok := errors.AsType[*spawn.ClaimHeldError](err); ok {
 		p.Holder, p.ReasonCode = held.Holder, "claim_held"
+		return p
+	}
+	if errors.Is(err, reap.ErrDraining) {
+		p.ReasonCode = sidecar.ReasonDraining
 		return p
 	}
 	if left, ok := errors.AsType[*leftError](err); ok {

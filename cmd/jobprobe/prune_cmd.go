@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/jobprobe/jobprobe/reap"
+	"github.com/jobprobe/jobprobe/spawn"
+)
+
+type pruneCmd struct {
+	OlderThan span `required:"" placeholder:"DURATION" help:"Remove jobs that ended at least this long ago; days may be given as 30d."`
+	Keep      int  `placeholder:"N" help:"Keep the N newest jobs, whatever their age."`
+	DryRun    bool `help:"Remove nothing, and say what would be."`
+}
+
+func (cmd *pruneCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
+	if cmd.Keep < 0 {
+		return &failure{exitUsage, fmt.Errorf("--keep is %d, and must be 0 or more", cmd.Keep)}
+	}
+	holders, err := claimHolders(ctx, obs)
+	if err != nil {
+		return err
+	}
+	p, err := obs.Prune(ctx, reap.PruneOptions{
+		OlderThan: time.Duration(cmd.OlderThan), Keep: cmd.Keep, DryRun: cmd.DryRun,
+		Needed: func(id string) string {
+			if holders[id] {
+				return keptClaim
+			}
+			return ""
+		},
+	})
+	if c.json {
+		if printed := c.document(p); err == nil {
+			err = printed
+		}
+		return err
+	}
+	printPruned(c, &p)
+	return err
+}
+
+// keptClaim is why a job stays that a claim names.
+const keptClaim = "holds_a_claim"
+
+// claimHolders are the jobs that claims name: without its record nobody could
+// tell that the claim is free.
+func claimHolders(ctx context.Context, obs *reap.Observer) (map[string]bool, error) {
+	claims, err := spawn.Claims(ctx, *obs)
+	holders := map[string]bool{}
+	for _, claim := range claims {
+		holders[claim.Holder] = true
+	}
+	return holders, err
+}
+
+func printPruned(c *console, p *reap.Pruned) {
+	for _, id := range p.Removed {
+		fmt.Fprintln(c.out, id)
+	}
+	for _, k := range p.Kept {
+		fmt.Fprintf(c.err, "kept %s: %s\n", k.RunID, k.Reason)
+	}
+	verb := "removed"
+	if p.DryRun {
+		verb = "would remove"
+	}
+	fmt.Fprintf(c.err, "%s %d jobs\n", verb, len(p.Removed))
+}
+
+// span is a duration in which days may be given too, as 30d.
+type span time.Duration
+
+// Decode takes the next argument.
+func (s *span) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("duration")
+	if err != nil {
+		return err
+	}
+	*s, err = parseSpan(token.String())
+	return err
+}
+
+func parseSpan(text string) (span, error) {
+	const day = 24 * time.Hour
+	if digits, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n >= 0 && n <= math.MaxInt64/int64(day) {
+			return span(n * int64(day)), nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not an age, as 90m, 36h or 30d are", text)
+	}
+	return span(d), nil
+}
