@@ -38,14 +38,14 @@ func (o Observer) ledger() ledger {
 
 // read returns the ledger, one without members if there is none yet.
 func (l ledger) read() (*sidecar.Record, error) {
-	switch r := l.Read(ledgerName); r.State {
-	case sidecar.OK:
+	r := l.Read(ledgerName)
+	if r.State == sidecar.OK {
 		return r.Record, nil
-	case sidecar.Absent:
-		return sidecar.NewRecord(), nil
-	default:
-		return nil, fmt.Errorf("the ledger %s is %v: %w", filepath.Join(l.Dir, ledgerName), r.State, r.Err)
 	}
+	if r.State == sidecar.Absent {
+		return sidecar.NewRecord(), nil
+	}
+	return nil, fmt.Errorf("the ledger %s is %v: %w", filepath.Join(l.Dir, ledgerName), r.State, r.Err)
 }
 
 // update changes the ledger, which is made if there is none. The change is
