@@ -273,7 +273,7 @@ func follow(r *Record, at time.Time, change func(*Turn)) {
 	if h.Ownership == CleanupConfirmed { // that was the last of it
 		next.Cleanup, next.Ownership = h.Cleanup, h.Ownership
 	}
-	if next == h.Turn {
+	if now, ok := turnOf(kept); ok && next == now {
 		return
 	}
 	next.At = at

@@ -243,11 +243,30 @@ func TestEnums(t *testing.T) {
 	}
 	for r := sidecar.Refusal(0); check(r, func(b []byte) (any, error) { var v sidecar.Refusal; err := v.UnmarshalText(b); return v, err }); r++ {
 	}
+	for p := sidecar.Phase(0); check(p, func(b []byte) (any, error) { var v sidecar.Phase; err := v.UnmarshalText(b); return v, err }); p++ {
+	}
+	for c := sidecar.Cleanup(0); check(c, func(b []byte) (any, error) { var v sidecar.Cleanup; err := v.UnmarshalText(b); return v, err }); c++ {
+	}
+	for r := sidecar.Remains(0); check(r, func(b []byte) (any, error) { var v sidecar.Remains; err := v.UnmarshalText(b); return v, err }); r++ {
+	}
+	for o := sidecar.Ownership(0); check(o, func(b []byte) (any, error) {
+		var v sidecar.Ownership
+		err := v.UnmarshalText(b)
+		return v, err
+	}); o++ {
+	}
+	for c := sidecar.Cause(0); check(c, func(b []byte) (any, error) { var v sidecar.Cause; err := v.UnmarshalText(b); return v, err }); c++ {
+	}
 	want := []string{
 		"unread", "ok", "absent", "unreadable", "wrong_shape",
 		"not_done", "written", "written_unsynced", "unchanged",
 		"unspecified", "absent", "lock_unavailable", "unreadable", "wrong_shape", "names_another_run",
 		"too_new", "no_space", "read_only", "record_busy", "io_error",
+		"none", "running", "interrupt_requested", "completed", "failed", "interrupted", "recovery_needed",
+		"unknown", "not_requested", "requested", "completed", "timed_out",
+		"unknown", "none", "remain",
+		"runtime_task_only", "cleanup_pending", "cleanup_confirmed",
+		"none", "user_interrupt", "shutdown", "deadline_exceeded", "provider_failure", "runtime_restart", "runtime_failure",
 	}
 	if diff := cmp.Diff(want, words); diff != "" {
 		t.Error(diff)

@@ -24,7 +24,7 @@ var timeLayouts = [...]string{
 // It reports false for anything that is not a date and a time.
 func ParseTime(s string) (time.Time, bool) {
 	for _, layout := range timeLayouts {
-		if t, err := time.Parse(layout, s); err == nil {
+		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
 			return t.UTC(), true
 		}
 	}

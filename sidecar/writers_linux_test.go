@@ -33,6 +33,12 @@ var writers = map[string]writer{
 	"kill": {started, endEarly("kill")}, "lifecycle": {started, endEarly("lifecycle")},
 	"reap": {started, endEarly("reap")}, "spawn": {preparing, endEarly("spawn")},
 	"supervisor": {started, endEarly("supervisor")},
+	"interrupt": {func() *sidecar.Record { return told(started()) }, func(s sidecar.Store) (sidecar.Transition, error) {
+		return s.RequestInterrupt(ctx, runID, sidecar.Interruption{Cause: sidecar.CauseShutdown, At: early})
+	}},
+	"prove": {func() *sidecar.Record { return told(ended()) }, func(s sidecar.Store) (sidecar.Transition, error) {
+		return s.Prove(ctx, runID, sidecar.Proof{Left: sidecar.RemainsNone, At: early})
+	}},
 }
 
 func started() *sidecar.Record { return record(runID) }
