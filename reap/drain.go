@@ -118,7 +118,8 @@ type drain struct {
 // drainee is what a drain knows of one job.
 type drainee struct {
 	id          string
-	interrupted bool
+	interrupted bool // signalled, or closed before it started
+	signalled   bool
 	elsewhere   bool
 	remains     string // why something may still run, empty if nothing does
 	unrecorded  string // why something is not on record
@@ -315,7 +316,7 @@ func (d *drain) interrupt(ctx context.Context, j *drainee, l *look) (done bool) 
 		j.remains, j.unrecorded = reply.ReasonCode, ""
 		return !reply.Undecided() && !slices.Contains(tooLate, reply.ReasonCode)
 	}
-	j.interrupted, j.unrecorded = true, ""
+	j.interrupted, j.signalled, j.unrecorded = true, true, ""
 	if !reply.Recorded {
 		j.unrecorded = *reply.Refused
 	}
@@ -330,36 +331,44 @@ func (d *drain) interrupt(ctx context.Context, j *drainee, l *look) (done bool) 
 // tooLate are the refusals of a kill whose job has ended meanwhile.
 var tooLate = []string{killGone, killGroupGone, killRecycled, killLeaderChanged}
 
-// prove looks for what is left of the interrupted jobs, waits for it while
-// there is time, and adds what was seen to their histories.
+// prove looks for what is left of the jobs that were signalled, waits for it
+// while there is time, and adds what was seen to their histories: as soon as
+// nothing is left, so that little is to be done when the time is over.
 func (d *drain) prove(ctx context.Context) {
 	var jobs []*drainee
 	for i := range d.jobs {
-		if j := &d.jobs[i]; j.interrupted && j.remains != spawnPreparing {
+		if j := &d.jobs[i]; j.signalled {
 			jobs = append(jobs, j)
 		}
 	}
-	if len(jobs) == 0 {
-		return
+	remains := func(j *drainee) bool { return j.remains != "" }
+	for len(jobs) > 0 {
+		left := d.left(jobs)
+		d.record(ctx, slices.DeleteFunc(slices.Clone(jobs), remains))
+		jobs = slices.DeleteFunc(jobs, func(j *drainee) bool { return !remains(j) })
+		if len(left) == 0 || !allEnded(ctx, left) {
+			break
+		}
 	}
-	for left := d.left(jobs); len(left) > 0 && allEnded(ctx, left); {
-		left = d.left(jobs)
-	}
-	late := context.WithoutCancel(ctx)
-	_ = each(late, len(jobs), func(i int) {
+	d.record(ctx, jobs)
+}
+
+// record adds what was seen of jobs to their histories.
+func (d *drain) record(ctx context.Context, jobs []*drainee) {
+	ctx = context.WithoutCancel(ctx)
+	_ = each(ctx, len(jobs), func(i int) {
 		j := jobs[i]
 		if !j.kept || j.unrecorded != "" {
 			return
 		}
-		left := sidecar.RemainsNone
+		left := sidecar.RemainsSome
 		switch j.remains {
 		case "":
+			left = sidecar.RemainsNone
 		case sidecar.CleanupUnknown.String():
 			left = sidecar.RemainsUnknown
-		default:
-			left = sidecar.RemainsSome
 		}
-		if _, err := d.Store.Prove(late, j.id, sidecar.Proof{Left: left, At: d.time()}); err != nil {
+		if _, err := d.Store.Prove(ctx, j.id, sidecar.Proof{Left: left, At: d.time()}); err != nil {
 			j.unrecorded = *refusal(err)
 		}
 	})
@@ -378,7 +387,9 @@ func (d *drain) left(jobs []*drainee) (ids []jobprobe.Identity) {
 		case sidecar.RemainsNone:
 			j.remains = ""
 		case sidecar.RemainsSome:
-			j.remains = reasonRemains
+			if j.remains = sidecar.CleanupTimedOut.String(); j.empty {
+				j.remains = reasonRemains
+			}
 		case sidecar.RemainsUnknown:
 			j.remains = sidecar.CleanupUnknown.String()
 		}

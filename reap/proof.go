@@ -102,6 +102,9 @@ func (o Observer) survivors(l *look) sidecar.Remains {
 // survivorsOf is survivors after a scan; empty says that its group is known to be empty.
 func (o Observer) survivorsOf(l *look, empty bool, by marked) sidecar.Remains {
 	rec := l.record()
+	if rec.Null("pid") {
+		return sidecar.RemainsNone // it never had a process
+	}
 	o.look(l)
 	switch l.live.Conclusion {
 	case jobprobe.Alive:

@@ -48,6 +48,12 @@ type point struct {
 // then for each of them, and prints what was left. A normal run leaves most out.
 func crashPoints(t *testing.T, step int, crash func(t *testing.T, p point, trace string, c *crashes)) {
 	t.Helper()
+	crashPointsOf(t, step, nil, crash)
+}
+
+// crashPointsOf does that for the calls of these names, nil for all.
+func crashPointsOf(t *testing.T, step int, names []string, crash func(t *testing.T, p point, trace string, c *crashes)) {
+	t.Helper()
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("needs strace(1) to interrupt system calls")
 	}
@@ -57,6 +63,9 @@ func crashPoints(t *testing.T, step int, crash func(t *testing.T, p point, trace
 		return
 	}
 	list := traced(t, trace)
+	if names != nil {
+		list = slices.DeleteFunc(list, func(p point) bool { return !slices.Contains(names, p.call) })
+	}
 	var c crashes
 	for i := 0; i < len(list) && !t.Failed(); i += step {
 		crash(t, list[i], trace, &c)
@@ -155,6 +164,13 @@ func (c *crashes) settled(t *testing.T, n point, store sidecar.Store, ran string
 		c.reaped++
 	default:
 		t.Errorf("%v: ended by %s", n, source)
+	}
+	phases := map[string]string{
+		`"spawn_failure"`: "failed", `"mcp_orphan_reaper"`: "recovery_needed",
+		`"supervisor_exit"`: map[string]string{"succeeded": "completed", "failed": "failed"}[text(job.Outcome)],
+	}
+	if got := life(t, store, ids[0]); !strings.HasPrefix(got, phases[source]+" ") {
+		t.Errorf("%v: ended by %s, and its history says %s", n, source, got)
 	}
 	started := string(job.SpawnState) == `"started"`
 	switch {

@@ -61,7 +61,13 @@ func (g *gate) supervisor() *exec.Cmd {
 // hold takes the job's lock, so that nobody can attach.
 func (g *gate) hold() (release func()) {
 	g.t.Helper()
-	lock := flock.New(filepath.Join(g.store.Dir, gateRun, "job.lock"))
+	return g.lock(gateRun)
+}
+
+// lock takes the lock of a job of the store.
+func (g *gate) lock(id string) (release func()) {
+	g.t.Helper()
+	lock := flock.New(filepath.Join(g.store.Dir, id, "job.lock"))
 	if err := lock.Lock(); err != nil {
 		g.t.Fatal(err)
 	}

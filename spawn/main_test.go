@@ -35,8 +35,17 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(spawnerEnv)
 		os.Exit(spawnerMain(dir, os.Args[1:]))
 	}
+	for name, program := range programs {
+		if dir := os.Getenv(name); dir != "" {
+			os.Unsetenv(name)
+			os.Exit(program(dir))
+		}
+	}
 	os.Exit(m.Run())
 }
+
+// programs are what else this binary can be, by the variable that names a store.
+var programs = map[string]func(dir string) int{}
 
 // spawnerMain starts a job and stays until its input ends.
 func spawnerMain(dir string, argv []string) int {

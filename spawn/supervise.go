@@ -71,11 +71,19 @@ func supervise(in io.Reader, out io.WriteCloser) (code int) {
 	why := attend(w.held, id, &t, told, func(why cause) { asked(obs.Store, t.RunID, why) })
 	end := endOf(w.cmd.ProcessState, why)
 	w.out.settle()
-	if !record(func() error { _, err := obs.EndBySupervisor(ctx, t.RunID, end); return err }) {
+	won := false
+	if !record(func() error {
+		got, err := obs.EndBySupervisor(ctx, t.RunID, end)
+		won = got.Won
+		return err
+	}) {
 		return 1
 	}
-	// The exit status came first: nobody else has it. This, others can find out.
-	_, _ = obs.Prove(ctx, t.RunID, id, group)
+	// The exit status came first: nobody else has it. This, others can find
+	// out, and whoever has stopped the job does.
+	if won {
+		_, _ = obs.Prove(ctx, t.RunID, id, group)
+	}
 	return 0
 }
 
