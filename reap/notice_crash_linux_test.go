@@ -131,11 +131,21 @@ func crashAnywhere(t *testing.T, report ...string) {
 				t.Error(state)
 			}
 			left[state]++
+			told := sidecar.HistoryOf(b.Store.Read(runID).Record)
+			if ended := b.on(runID, "finished_at") != "null"; ended != told.Phase.Ended() || told.Damaged > 0 {
+				t.Errorf("ended is %v, and the history says %+v", ended, told)
+			}
 			for range 2 {
 				if job := b.look(); str(job.Outcome) != outcome {
 					t.Errorf("outcome %s, want %s", str(job.Outcome), outcome)
 				}
 				b.want(wantDelivery, wantRung)
+			}
+			phase := map[string]sidecar.Phase{
+				sidecar.Succeeded: sidecar.PhaseCompleted, sidecar.Indeterminate: sidecar.PhaseRecoveryNeeded,
+			}[outcome]
+			if told := sidecar.HistoryOf(b.Store.Read(runID).Record); told.Phase != phase || len(told.Turns) != 1 {
+				t.Errorf("%s, and the history says %+v", outcome, told)
 			}
 		})
 	}

@@ -38,6 +38,7 @@ func (b *bell) add(id string, fields ...sidecar.Field) (dir string) {
 		set("run_id", `"`+id+`"`), set("pid", "2147483000"), set("pid_create_time", "1700000000.25"),
 		set("label", `"a-label"`), set("notify_target", `"somebody"`),
 		set("finished_at", "null"), set("status", `"running"`), set("spawn_state", `"started"`),
+		sidecar.Field{Name: "lifecycle", Value: sidecar.NewHistory()},
 	)
 	b.fill(rec, fields)
 	if err := b.Store.Create(id, rec); err != nil {
