@@ -56,10 +56,21 @@ type Check struct {
 func (o Observer) Diagnose(ctx context.Context) []Check {
 	checks := []Check{o.checkStore()}
 	if checks[0].Health != Broken {
-		checks = append(checks, checkFileSystem(existing(o.Store.Dir)), o.checkTransaction(ctx))
+		checks = append(checks, checkFileSystem(existing(o.Store.Dir)), o.checkTransaction(ctx), o.checkAdmission())
 	}
 	clock, records := o.checkRecords()
 	return append(checks, checkIdentity(), clock, records)
+}
+
+// checkAdmission says whether jobs may be started.
+func (o Observer) checkAdmission() Check {
+	switch draining, err := o.Draining(); {
+	case draining:
+		return Check{"admission", Doubtful, "closed by a drain; \"jobprobe drain --reopen\" admits jobs again"}
+	case err != nil:
+		return Check{"admission", Broken, err.Error()}
+	}
+	return Check{"admission", Healthy, admissionOpen}
 }
 
 // existing is a path, or the nearest directory above it that exists.
@@ -129,7 +140,7 @@ func checkIdentity() Check {
 	switch {
 	case live.Finding != jobprobe.IdentityConfirmed:
 		c.Health, c.Detail = Broken, "this very process is found "+live.Finding.String()
-	case runtime.GOOS == "linux" && id.Boot == "":
+	case runtime.GOOS == "linux" && (id.Boot == "" || id.BootSrc == ""):
 		c.Detail = "no boot id can be trusted here, so a reboot cannot be told from a foreign host"
 	case runtime.GOOS == "linux" && id.Uniq == 0:
 		c.Detail = "the kernel has no unique process numbers (Linux 6.9), so two processes with one pid in one clock tick look the same"
@@ -138,6 +149,9 @@ func checkIdentity() Check {
 	}
 	return c
 }
+
+// born is a time that no working clock shows any more.
+var born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // checkRecords reads every record once. It counts those that cannot be changed
 // and those beside which a crashed writer left something, and compares the clock
@@ -151,7 +165,11 @@ func (o Observer) checkRecords() (clock, records Check) {
 	}
 	records = Check{"records", Healthy, fmt.Sprintf("%d jobs", len(ids))}
 	refused := map[sidecar.Refusal]int{}
-	left := 0
+	left, damaged := 0, 0
+	if now.Before(born) {
+		clock.Health = Doubtful
+		clock.Detail += " is before this program was written"
+	}
 	for _, id := range ids {
 		l := look{id: id, reading: o.Store.Read(id)}
 		if e, ok := errors.AsType[*sidecar.RefusedError](l.reading.Rewritable(id)); ok {
@@ -162,12 +180,19 @@ func (o Observer) checkRecords() (clock, records Check) {
 			clock.Health = Doubtful
 			clock.Detail = sidecar.FormatTime(now) + " is before the end of " + id + ", " + text
 		}
+		if sidecar.HistoryOf(l.fields()).Damaged > 0 {
+			damaged++
+		}
 		temps, _ := filepath.Glob(filepath.Join(o.Store.Dir, id, ".job.json.*.tmp"))
 		left += len(temps)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
 		records.Health = Doubtful
 		records.Detail += fmt.Sprintf(", %d %s", refused[reason], reason)
+	}
+	if damaged > 0 {
+		records.Health = Doubtful
+		records.Detail += fmt.Sprintf(", %d with a history that cannot be read whole", damaged)
 	}
 	if left > 0 {
 		records.Health = Doubtful

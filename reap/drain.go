@@ -37,7 +37,8 @@ const (
 	DrainUnknown DrainOutcome = iota
 	// DrainUnrecorded: something that happened is not on record.
 	DrainUnrecorded
-	// DrainDeadline: something may still run.
+	// DrainDeadline: something may still run, when the time was over or when
+	// waiting could change nothing more.
 	DrainDeadline
 	// DrainClean: the store admits no jobs, and nothing of any job of this host
 	// runs.
@@ -257,15 +258,18 @@ func (d *drain) act(ctx context.Context, j *drainee, l *look) (done bool) {
 	case l.live.Conclusion != jobprobe.Alive:
 		j.remains = l.live.Finding.String()
 		j.elsewhere = l.live.Finding == jobprobe.ForeignHost
-		if j.elsewhere {
-			return true
-		}
-		return false
+		return slices.Contains(lasting, l.live.Finding)
 	case d.opt.Leave || j.interrupted:
 		j.remains = l.live.Finding.String()
 		return false
 	}
 	return d.interrupt(ctx, j, l)
+}
+
+// lasting are the findings that no waiting here changes.
+var lasting = []jobprobe.Finding{
+	jobprobe.UnusablePID, jobprobe.ForeignHost, jobprobe.ForeignBoot, jobprobe.ForeignPIDNamespace,
+	jobprobe.ForeignTimeNamespace, jobprobe.UnsupportedPlatform,
 }
 
 // end writes the end that a look found to be due: nobody interrupted this job.
