@@ -11,4 +11,8 @@
 // and reason "process_gone_without_outcome": its process is gone and reported
 // no result. It may have done its work before it died, so it must not be
 // retried without looking.
+//
+// [Observer.History] tells the life of a job and what is proved of its
+// processes, [Observer.Drain] closes a store and interrupts what lives in it,
+// [Observer.Metrics] counts, and [Observer.Prune] removes what ended long ago.
 package reap

@@ -17,7 +17,8 @@
 // deadline, read again, check, change, publish if something changed. The
 // transitions ([Store.Attach], [Store.Reap], the ends and the notice) are
 // guarded changes over it. finished_at, once not null, is never replaced, and
-// a change of its record's run_id is refused.
+// a change of its record's run_id is refused. A record that was made with a
+// [NewHistory] keeps a [History] of its run, which each transition adds to.
 //
 // # Durability
 //

@@ -41,13 +41,9 @@ const (
 // NewHistory is the "lifecycle" of a new record: with it, every transition adds
 // to the history what it tells. A record without it is left without.
 func NewHistory() Value {
-	return write(Turn{Cleanup: CleanupNotRequested}, Field{"history", Value("[]")})
-}
-
-// write returns an object that begins with a version and a turn.
-func write(t Turn, more ...Field) Value {
-	fields := append([]Field{{"schema_version", Int(historyVersion)}}, t.fields()...)
-	return Object(append(fields, more...)...)
+	none := Turn{Cleanup: CleanupNotRequested}
+	fields := append([]Field{{"schema_version", Int(historyVersion)}}, none.fields()...)
+	return Object(append(fields, Field{"history", array(nil)})...)
 }
 
 func (t *Turn) fields() []Field {
