@@ -2,6 +2,7 @@ package jobprobe
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ const (
 	describeTries = 4
 	// scanTries bounds how often a list is made again because it was empty, or
 	// because it met an obstacle that may pass.
-	scanTries = 4
+	scanTries = 8
 )
 
 // Group returns the live processes of a process group. Those that have exited
@@ -66,9 +67,17 @@ func Group(pgid int64) (members []Member, complete bool) {
 	if pgid <= 1 || !usablePID(pgid) {
 		return nil, false
 	}
-	return rescan(func(pid int64) (wanted, told bool) {
-		group, told := groupOf(pid)
-		return group == pgid, told
+	return rescan(func(pid int64) glance {
+		group, err := groupOf(pid)
+		switch {
+		case errors.Is(err, ErrNoProcess):
+			return glanceGone
+		case err != nil:
+			return glanceUntold
+		case group != pgid:
+			return glanceOther
+		}
+		return glanceWanted
 	}, func(m *Member) bool { return m.PGID == pgid })
 }
 
@@ -97,17 +106,45 @@ func markedFor(wanted func(runID string) bool) (members []Member, complete bool)
 	may := func(marker Marker, id string) bool {
 		return marker == MarkerUnreadable || marker == MarkerFound && wanted(id)
 	}
-	return rescan(func(pid int64) (wanted, told bool) {
-		return pid != self && may(markerOf(pid)), true
-	}, func(m *Member) bool { return may(m.Marker, m.RunID) })
+	// What was started without the marker does not get it, so it is read once.
+	others := map[int64]bool{self: true}
+	return rescan(func(pid int64) glance {
+		if others[pid] {
+			return glanceOther
+		}
+		if !may(glimpse(pid)) {
+			others[pid] = true
+			return glanceOther
+		}
+		return glanceWanted
+	}, func(m *Member) bool {
+		wanted := may(m.Marker, m.RunID)
+		others[m.Identity.PID] = !wanted
+		return wanted
+	})
 }
+
+// glance is what a first look at a number tells of its process.
+type glance uint8
+
+const (
+	glanceUntold glance = iota // the system did not tell
+	glanceGone                 // its process has ended, or nobody has the number
+	glanceOther                // it is not looked for
+	glanceWanted               // it may be, and is to be described
+)
 
 // rescan scans until a list is complete, and until the same list is returned
 // twice: one that met no more than the start or the end of a process.
-func rescan(want func(pid int64) (wanted, told bool), keep func(*Member) bool) (members []Member, complete bool) {
+//
+// A process that was listed and is gone before anything was read of it may have
+// been looked for, and may have left another that was not listed yet. So a scan
+// which met one is made again; what was read of it in an earlier one counts.
+func rescan(look func(pid int64) glance, keep func(*Member) bool) (members []Member, complete bool) {
 	var before []Member
+	met := map[int64]bool{}
 	for try := range scanTries {
-		members, complete = scan(want, keep)
+		members, complete = scan(look, keep, met)
 		if try > 0 && complete && slices.Equal(members, before) {
 			break
 		}
@@ -116,28 +153,44 @@ func rescan(want func(pid int64) (wanted, told bool), keep func(*Member) bool) (
 	return members, complete
 }
 
-// scan describes the processes whose number is wanted, and keeps those that
-// still are what was wanted.
-func scan(want func(pid int64) (wanted, told bool), keep func(*Member) bool) (members []Member, complete bool) {
+// scan glances at every process, and then describes those that are wanted and
+// keeps what still is. The newest come first, which are the likeliest to be gone
+// soon. It adds the numbers of which something was read to those met before.
+func scan(look func(pid int64) glance, keep func(*Member) bool, met map[int64]bool) (members []Member, complete bool) {
 	pids, complete := processNumbers()
+	slices.SortFunc(pids, func(a, b int64) int { return cmp.Compare(b, a) })
+	var wanted []int64
 	for _, pid := range pids {
 		if pid <= 1 {
 			continue
 		}
-		wanted, told := want(pid)
-		complete = complete && told
-		if !wanted {
-			continue
+		switch look(pid) {
+		case glanceUntold:
+			complete = false
+		case glanceGone:
+			complete = complete && met[pid]
+		case glanceOther:
+			met[pid] = true
+		case glanceWanted:
+			wanted = append(wanted, pid)
 		}
+	}
+	for _, pid := range wanted {
 		m, err := Describe(pid)
 		switch {
 		case errors.Is(err, ErrNoProcess):
+			complete = complete && met[pid]
+			met[pid] = true // one that was not collected is met again, and starts nothing
 		case err != nil:
 			complete = false
 		case keep(&m):
 			members = append(members, m)
+			met[pid] = true
+		default:
+			met[pid] = true
 		}
 	}
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Identity.PID, b.Identity.PID) })
 	return members, complete
 }
 

@@ -49,5 +49,7 @@ func markerOf(pid int64) (Marker, string) {
 	return parseMarker(env)
 }
 
+func glimpse(pid int64) (Marker, string) { return markerOf(pid) }
+
 // signalGroup has no handle to go through: kill(2) takes the leader's number.
 func (p *Process) signalGroup(sig syscall.Signal) error { return p.signalGroupByNumber(sig) }

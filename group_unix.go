@@ -15,14 +15,18 @@ import (
 // leader's number, and the leader is gone.
 var errGroupLost = fmt.Errorf("signalling a group whose leader is gone: %w", errors.ErrUnsupported)
 
-// groupOf returns the process group of whoever has the number: 0, and told,
-// if nobody has it. getpgid(2) needs no permission and no /proc.
-func groupOf(pid int64) (pgid int64, told bool) {
+// groupOf returns the process group of whoever has the number: ErrNoProcess if
+// nobody has it, 0 for a group that has no number here (pid_namespaces(7)).
+// getpgid(2) needs no permission and no /proc.
+func groupOf(pid int64) (pgid int64, err error) {
 	n, err := unix.Getpgid(int(pid))
-	if err != nil {
-		return 0, err == unix.ESRCH
+	if err == unix.ESRCH {
+		err = ErrNoProcess
 	}
-	return int64(n), true
+	if err != nil {
+		return 0, err
+	}
+	return int64(n), nil
 }
 
 // sessionOf returns the session of whoever has the number (getsid(2)), 0 if
@@ -46,7 +50,7 @@ func (p *Process) signalGroupByNumber(sig syscall.Signal) error {
 	case live.Finding != IdentityConfirmed:
 		return &OpenError{Liveness: live}
 	}
-	if pgid, told := groupOf(p.id.PID); !told || pgid != p.id.PID {
+	if pgid, err := groupOf(p.id.PID); err != nil || pgid != p.id.PID {
 		return os.ErrProcessDone
 	}
 	err := unix.Kill(-int(p.id.PID), sig)

@@ -102,6 +102,8 @@ const (
 	drainLock = 500 * time.Millisecond
 	// drainPause is how often a job is looked at that gives no sign.
 	drainPause = 20 * time.Millisecond
+	// scanPause is the time between two scans of all processes.
+	scanPause = 100 * time.Millisecond
 	// drainShare is the part of the budget that is kept to record with.
 	drainShare = 10
 )
@@ -350,8 +352,13 @@ func (d *drain) prove(ctx context.Context) {
 		left := d.left(jobs)
 		d.record(ctx, slices.DeleteFunc(slices.Clone(jobs), remains))
 		jobs = slices.DeleteFunc(jobs, func(j *drainee) bool { return !remains(j) })
-		if len(left) == 0 || !allEnded(ctx, left) {
+		if len(jobs) == 0 || ctx.Err() != nil {
 			break
+		}
+		allEnded(ctx, left)
+		select { // what is unknown may be known at the next look
+		case <-ctx.Done():
+		case <-time.After(scanPause):
 		}
 	}
 	d.record(ctx, jobs)
@@ -381,13 +388,13 @@ func (d *drain) record(ctx context.Context, jobs []*drainee) {
 // left scans once for what is left of the jobs outside of their groups, says
 // so in each, and returns the processes.
 func (d *drain) left(jobs []*drainee) (ids []jobprobe.Identity) {
-	found, complete := jobprobe.MarkedAny()
+	by := scanMarkedAny()
 	for _, j := range jobs {
 		l := look{id: j.id, reading: d.Store.Read(j.id)}
 		if l.record() == nil {
 			continue
 		}
-		switch d.survivorsOf(&l, j.empty, marked{found, complete}) {
+		switch d.survivorsOf(&l, j.empty, by) {
 		case sidecar.RemainsNone:
 			j.remains = ""
 		case sidecar.RemainsSome:
@@ -397,9 +404,9 @@ func (d *drain) left(jobs []*drainee) (ids []jobprobe.Identity) {
 		case sidecar.RemainsUnknown:
 			j.remains = sidecar.CleanupUnknown.String()
 		}
-		for i := range found {
-			if found[i].Marker == jobprobe.MarkerFound && found[i].RunID == j.id {
-				ids = append(ids, found[i].Identity)
+		for i := range by.found {
+			if m := &by.found[i]; m.Marker == jobprobe.MarkerFound && m.RunID == j.id {
+				ids = append(ids, m.Identity)
 			}
 		}
 	}

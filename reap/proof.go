@@ -14,19 +14,36 @@ import (
 type marked struct {
 	found    []jobprobe.Member
 	complete bool
+	again    map[int64]bool // what a second look at a process has settled
 }
 
 // scanMarked looks for the processes of one run.
-func scanMarked(runID string) marked {
+func scanMarked(runID string) *marked {
 	found, complete := jobprobe.Marked(runID)
-	return marked{found, complete}
+	return &marked{found, complete, map[int64]bool{}}
+}
+
+// scanMarkedAny looks for those of all runs.
+func scanMarkedAny() *marked {
+	found, complete := jobprobe.MarkedAny()
+	return &marked{found, complete, map[int64]bool{}}
+}
+
+// settled looks again, once, at a process that could not be looked into, and
+// says whether that is settled.
+func (by *marked) settled(m *jobprobe.Member) bool {
+	pid := m.Identity.PID
+	if _, looked := by.again[pid]; !looked {
+		by.again[pid] = lookAgain(m)
+	}
+	return by.again[pid]
 }
 
 // descendants says whether processes of the run live outside its group, or,
 // if the group was seen empty, at all. An environment that cannot be read
 // leaves that open only for a process that the run can have started as its own
 // user.
-func (t *target) descendants(empty bool, by marked) sidecar.Remains {
+func (t *target) descendants(empty bool, by *marked) sidecar.Remains {
 	if t.pgid == 0 {
 		return sidecar.RemainsUnknown
 	}
@@ -34,7 +51,7 @@ func (t *target) descendants(empty bool, by marked) sidecar.Remains {
 	for i := range by.found {
 		m := &by.found[i]
 		if m.Marker == jobprobe.MarkerUnreadable && !t.foreign(m) && !t.before(m.Identity) {
-			complete = complete && lookAgain(m) // one that stays so is enough
+			complete = complete && by.settled(m) // one that stays so is enough
 		}
 		if m.Marker == jobprobe.MarkerFound && m.RunID == t.runID && (empty || m.PGID != t.pgid) {
 			return sidecar.RemainsSome
@@ -47,7 +64,7 @@ func (t *target) descendants(empty bool, by marked) sidecar.Remains {
 }
 
 // remains says whether anything of a run lives whose recorded process is gone.
-func (t *target) remains(by marked) sidecar.Remains {
+func (t *target) remains(by *marked) sidecar.Remains {
 	members, complete := t.group()
 	if len(members) > 0 {
 		return sidecar.RemainsSome
@@ -100,7 +117,7 @@ func (o Observer) survivors(l *look) sidecar.Remains {
 }
 
 // survivorsOf is survivors after a scan; empty says that its group is known to be empty.
-func (o Observer) survivorsOf(l *look, empty bool, by marked) sidecar.Remains {
+func (o Observer) survivorsOf(l *look, empty bool, by *marked) sidecar.Remains {
 	rec := l.record()
 	if rec.Null("pid") {
 		return sidecar.RemainsNone // it never had a process
