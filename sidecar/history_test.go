@@ -178,7 +178,7 @@ func TestHistoryDamaged(t *testing.T) {
 		"no state":         {text: object(`"state":"secret"`, `[`+entry+`]`), damaged: 1, turns: 1, kept: true, keeps: entry},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rec := started()
+			rec := record(runID)
 			rec.Set("lifecycle", sidecar.Value(c.text))
 			s := newStore(t, rec)
 			now := s.Read(runID)
@@ -251,7 +251,7 @@ func TestHistoryProperty(t *testing.T) {
 
 // Whoever asks to change the phase of an ended run changes nothing.
 func TestHistoryLatched(t *testing.T) {
-	rec := told(started())
+	rec := told(record(runID))
 	s := newStore(t, rec)
 	if _, err := ends["supervisor"](s, early); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestHistoryLatched(t *testing.T) {
 
 // 64 entries are kept, and what is dropped is counted.
 func TestHistoryBound(t *testing.T) {
-	s := newStore(t, told(started()))
+	s := newStore(t, told(record(runID)))
 	if _, err := ends["kill"](s, early); err != nil {
 		t.Fatal(err)
 	}
