@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/jobprobe/jobprobe/sidecar"
@@ -36,16 +37,23 @@ func (o Observer) ledger() ledger {
 	return ledger{store}
 }
 
-// read returns the ledger, one without members if there is none yet.
+// read returns the ledger, one without members if there is none yet. One that
+// does not say whether jobs are admitted is an error.
 func (l ledger) read() (*sidecar.Record, error) {
 	r := l.Read(ledgerName)
-	if r.State == sidecar.OK {
-		return r.Record, nil
-	}
-	if r.State == sidecar.Absent {
+	path := filepath.Join(l.Dir, ledgerName)
+	switch {
+	case r.State == sidecar.Absent:
 		return sidecar.NewRecord(), nil
+	case r.State != sidecar.OK:
+		return nil, fmt.Errorf("the ledger %s is %v: %w", path, r.State, r.Err)
+	case r.Record.RunID() != ledgerName:
+		return nil, fmt.Errorf("the ledger %s is another record", path)
 	}
-	return nil, fmt.Errorf("the ledger %s is %v: %w", filepath.Join(l.Dir, ledgerName), r.State, r.Err)
+	if word := textOf(r.Record, admissionName); word != admissionOpen && word != admissionClosed {
+		return nil, fmt.Errorf("the ledger %s does not say whether jobs are admitted", path)
+	}
+	return r.Record, nil
 }
 
 // update changes the ledger, which is made if there is none. The change is
@@ -118,26 +126,54 @@ func (o Observer) Admits() error {
 	draining, err := o.Draining()
 	switch {
 	case err != nil:
-		return fmt.Errorf("reap: whether the store admits jobs: %w", err)
+		return fmt.Errorf("reap: whether the store admits jobs is not known: %w; \"jobprobe drain --reopen\" begins a new ledger if it is damaged", err)
 	case draining:
 		return ErrDraining
 	}
 	return nil
 }
 
-// Reopen lets the store admit jobs again. A ledger that cannot be read is put
-// aside, under a name that tells when, and a new one begun.
+// Reopen lets the store admit jobs again. A ledger that is damaged is put aside,
+// under a name that tells when, and a new one begun: what it counted is lost.
+// One that the system did not let be read stays, and is an error.
 func (o Observer) Reopen(ctx context.Context) error {
 	l := o.ledger()
-	switch l.Read(ledgerName).State {
-	case sidecar.Absent:
+	if l.Read(ledgerName).State == sidecar.Absent {
 		return nil
-	case sidecar.Unreadable, sidecar.WrongShape:
-		path := filepath.Join(l.Dir, ledgerName)
-		if err := os.Rename(path, path+".damaged-"+o.time().UTC().Format("20060102T150405.000000")); err != nil {
-			return err
-		}
-	case sidecar.OK, sidecar.Unread:
+	}
+	if err := l.putAside(ctx, o.time()); err != nil {
+		return err
 	}
 	return l.admission(ctx, admissionOpen, o.time())
+}
+
+// putAside renames a ledger that is damaged. Others may be at that too: under the
+// lock of those who make one, none renames a new one.
+func (l ledger) putAside(ctx context.Context, at time.Time) error {
+	unlock, err := l.LockShared(ctx, ledgerLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !uselessLedger(l.Read(ledgerName)) {
+		return nil
+	}
+	path := filepath.Join(l.Dir, ledgerName)
+	return os.Rename(path, path+".damaged-"+at.UTC().Format("20060102T150405.000000"))
+}
+
+// uselessLedger says that a ledger is of no use to anybody. What the system says of one
+// that it does not let be read is not about what is in it.
+func uselessLedger(r sidecar.Reading) bool {
+	switch r.State {
+	case sidecar.WrongShape:
+		return true
+	case sidecar.Unreadable:
+		_, ofSystem := errors.AsType[syscall.Errno](r.Err)
+		return !ofSystem
+	case sidecar.OK:
+		return r.Record.RunID() != ledgerName
+	case sidecar.Absent, sidecar.Unread:
+	}
+	return false
 }

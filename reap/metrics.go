@@ -2,6 +2,7 @@ package reap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -72,16 +73,16 @@ func words[E interface {
 	}
 }
 
-// count adds an ended job n times: -1 takes it away.
-func (t *tally) count(rec *sidecar.Record, n int64) {
+// count adds an ended job.
+func (t *tally) count(rec *sidecar.Record) {
 	source := textOf(rec, "terminal_source")
 	if source = closedWord(sources, source); source == sidecar.SourceReaper {
-		t.reconciled += n
+		t.reconciled++
 	}
-	t.ends[source+"/"+sidecar.OutcomeOf(rec)] += n
+	t.ends[source+"/"+sidecar.OutcomeOf(rec)]++
 	if h := sidecar.HistoryOf(rec); h.Kept {
-		t.cleanup[h.Cleanup.String()] += n
-		t.ownership[h.Ownership.String()] += n
+		t.cleanup[h.Cleanup.String()]++
+		t.ownership[h.Ownership.String()]++
 	}
 }
 
@@ -101,6 +102,24 @@ func closedWord(words []string, word string) string {
 		return word
 	}
 	return otherWord
+}
+
+// wordOf is a word of an enumeration, or stands for a stranger.
+func wordOf[E interface {
+	~uint8
+	MarshalText() ([]byte, error)
+}](word string) string {
+	return closedWord(slices.Collect(maps.Keys(words[E]())), word)
+}
+
+// closed counts under the words of a closed set what the ledger may have under
+// any: it may be a newer program's.
+func closed(counts map[string]int64, word func(key string) string) map[string]int64 {
+	out := map[string]int64{}
+	for key, n := range counts {
+		out[word(key)] += n
+	}
+	return out
 }
 
 const (
@@ -147,68 +166,83 @@ func (t *tally) maps() map[string]map[string]int64 {
 	return map[string]map[string]int64{"ends": t.ends, "cleanup": t.cleanup, "ownership": t.ownership}
 }
 
-// metricsTries bounds how often the jobs are counted again because the ledger
-// changed meanwhile.
-const metricsTries = 4
+// metricsTries bounds how often the store is listed again because the ledger
+// changed meanwhile. A try takes as long as a listing.
+const metricsTries = 64
 
-// Metrics looks at every job of the store and writes nothing. The error is the
-// store's or the ledger's, which could not be read, or the context's.
-func (o Observer) Metrics(ctx context.Context) (m Metrics, err error) {
+// errBusyLedger is the error of numbers that would not be exact.
+var errBusyLedger = errors.New("reap: the ledger changed at every look; ask again")
+
+// Metrics looks at every job of the store and writes nothing. The numbers are
+// exact while jobs are being removed: each is counted once, in its record or in
+// the ledger. The error is the store's or the ledger's, which could not be read,
+// or the context's.
+func (o Observer) Metrics(ctx context.Context) (Metrics, error) {
+	ids, err := o.Store.IDs()
+	if err != nil {
+		return Metrics{}, err
+	}
+	looks := make([]look, len(ids))
+	if err := each(ctx, len(ids), func(i int) { looks[i], _ = o.examine(ids[i]) }); err != nil {
+		return Metrics{}, err
+	}
 	for range metricsTries {
 		before, err := o.ledger().read()
 		if err != nil {
-			return m, err
+			return Metrics{}, err
 		}
-		if m, err = o.metrics(ctx, before); err != nil {
-			return m, err
+		if ids, err = o.Store.IDs(); err != nil {
+			return Metrics{}, err
 		}
-		after, err := o.ledger().read()
-		if err != nil || after.Equal(before) {
-			return m, err
+		// Jobs never come back: these were in the store as the ledger was so.
+		if after, err := o.ledger().read(); err != nil || after.Equal(before) {
+			return count(before, looks, ids), err
 		}
 	}
-	return m, nil
+	return Metrics{}, errBusyLedger
 }
 
-func (o Observer) metrics(ctx context.Context, ledger *sidecar.Record) (Metrics, error) {
+// count counts the jobs that were in the store, as they were looked at, beside
+// what the ledger had of others then.
+func count(ledger *sidecar.Record, looks []look, ids []string) Metrics {
 	m := Metrics{Observations: words[jobprobe.Conclusion](), Drains: map[string]int64{}}
-	ids, err := o.Store.IDs()
-	if err != nil {
-		return m, err
+	inStore := map[string]bool{}
+	for _, id := range ids {
+		inStore[id] = true
 	}
-	removed := pruning(ledger)
-	ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(removed, id) })
-	looks := make([]look, len(ids))
-	if err := each(ctx, len(ids), func(i int) { looks[i], _ = o.examine(ids[i]) }); err != nil {
-		return m, err
+	for _, id := range pruning(ledger) {
+		inStore[id] = false
 	}
 	t := newTally()
 	t.read(ledger)
 	for i := range looks {
 		switch l := &looks[i]; {
-		case l.reading.State == sidecar.Absent:
+		case !inStore[l.id], l.reading.State == sidecar.Absent:
 		case l.record() == nil:
 			m.Unusable++
-		case derive(l).terminal:
-			t.count(l.record(), 1)
+		case l.record().Ended():
+			t.count(l.record())
 		default:
 			m.Observations[l.live.Conclusion.String()]++
 		}
 	}
 	m.fill(ledger, &t)
-	return m, nil
+	return m
 }
 
 func (m *Metrics) fill(rec *sidecar.Record, t *tally) {
 	m.Ends = []EndCount{}
-	for _, source := range append(slices.Clone(sources), otherWord) {
-		for _, outcome := range outcomes {
-			if n := t.ends[source+"/"+outcome]; n != 0 {
-				m.Ends = append(m.Ends, EndCount{source, outcome, n})
-			}
-		}
+	ends := closed(t.ends, func(key string) string {
+		source, outcome, _ := strings.Cut(key, "/")
+		return closedWord(sources, source) + "/" + closedWord(outcomes, outcome)
+	})
+	for _, key := range slices.Sorted(maps.Keys(ends)) {
+		source, outcome, _ := strings.Cut(key, "/")
+		m.Ends = append(m.Ends, EndCount{source, outcome, ends[key]})
 	}
-	m.RestartReconciliations, m.Cleanup, m.Ownership = t.reconciled, t.cleanup, t.ownership
+	m.RestartReconciliations = t.reconciled
+	m.Cleanup = closed(t.cleanup, wordOf[sidecar.Cleanup])
+	m.Ownership = closed(t.ownership, wordOf[sidecar.Ownership])
 	for _, name := range drainNames[1:] {
 		m.Drains[name], _ = rec.Int("drains_" + name)
 	}
@@ -223,7 +257,9 @@ func (m *Metrics) fill(rec *sidecar.Record, t *tally) {
 
 // pruning are the jobs that a prune has counted and may not have removed yet.
 func pruning(ledger *sidecar.Record) []string {
-	return strings.Fields(textOf(ledger, pruningName))
+	return slices.DeleteFunc(strings.Fields(textOf(ledger, pruningName)), func(id string) bool {
+		return !sidecar.ValidRunID(id)
+	})
 }
 
 // WriteText writes the metrics in the text format of Prometheus, version 0.0.4

@@ -24,11 +24,13 @@ type PruneOptions struct {
 	DryRun bool
 	// Needed, if not nil, says of a job that its record must stay, and why.
 	Needed func(id string) string
-	// Progress, if not nil, is told how many jobs of how many are removed.
+	// Progress, if not nil, is told how many jobs of how many are removed, once
+	// for some hundred.
 	Progress func(removed, all int)
 }
 
-// Pruned is the answer of Prune. Lists are newest first.
+// Pruned is the answer of Prune. Lists are newest first, after what an earlier
+// Prune has left.
 type Pruned struct {
 	Removed []string `json:"removed"`
 	// Kept are the jobs that are old enough and stay all the same: because a
@@ -54,53 +56,66 @@ const (
 )
 
 // Prune removes ended jobs with their directories: never one without an end on
-// record, or whose process is alive or, unless the process was seen to end, not
-// known to be gone. What [Observer.Metrics] counts of them stays counted: they
-// are entered in the ledger before they are removed, each directory vanishes in
-// one step, and what a crash leaves is completed by the next Prune.
+// record, or of which a process is alive or, unless the process was seen to end,
+// not known to be gone. What [Observer.Metrics] counts of them stays counted: they
+// are entered in the ledger before they are removed, and each directory vanishes
+// in one step. What a crash leaves is completed by the next Prune, whatever its
+// options, and told as removed by it. Of a job whose directory is a symbolic link
+// the link is removed.
 //
 // A removed job is unknown from then on: to status and wait, to a late report,
-// and to an admission that asks whether its calls were admitted before.
-func (o Observer) Prune(ctx context.Context, opt PruneOptions) (Pruned, error) {
-	out := Pruned{Removed: []string{}, Kept: []Swept{}, DryRun: opt.DryRun}
-	l := o.ledger()
+// and to an admission that asks whether its calls were admitted before. With an
+// error the answer says what was removed all the same.
+func (o Observer) Prune(ctx context.Context, opt PruneOptions) (out Pruned, err error) {
+	out = Pruned{Removed: []string{}, Kept: []Swept{}, DryRun: opt.DryRun}
+	if _, err := os.Stat(filepath.Clean(o.Store.Dir)); errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
 	if !opt.DryRun {
-		unlock, err := l.LockShared(ctx, pruneLock)
+		unlock, err := o.ledger().LockShared(ctx, pruneLock)
 		if err != nil {
 			return out, err
 		}
 		defer unlock()
-		if err := o.completePrune(ctx); err != nil {
+		if err := o.discard(ctx, &out); err != nil {
 			return out, err
 		}
 	}
 	old, kept, err := o.prunable(ctx, opt)
-	out.Kept = append(out.Kept, kept...)
 	if err != nil {
 		return out, err
 	}
-	if opt.DryRun {
-		for i := range old {
+	for i := range old {
+		if opt.DryRun {
 			out.Removed = append(out.Removed, old[i].id)
 		}
-		return out, nil
 	}
-	all := len(old)
+	if !opt.DryRun {
+		err = o.removeAll(ctx, old, opt, &out)
+	}
+	out.Kept = append(out.Kept, kept...)
+	return out, err
+}
+
+// removeAll removes jobs, many at a time.
+func (o Observer) removeAll(ctx context.Context, old []look, opt PruneOptions, out *Pruned) error {
+	before := len(out.Removed)
 	for batch := range slices.Chunk(old, pruneBatch) {
 		if err := ctx.Err(); err != nil {
-			return out, err
+			return err
 		}
-		removed, refused, err := o.remove(context.WithoutCancel(ctx), batch)
-		out.Removed, out.Kept = append(out.Removed, removed...), append(out.Kept, refused...)
-		if err != nil {
-			return out, err
+		if err := o.remove(context.WithoutCancel(ctx), batch, out); err != nil {
+			return err
 		}
 		if opt.Progress != nil {
-			opt.Progress(len(out.Removed), all)
+			opt.Progress(len(out.Removed)-before, len(old))
 		}
 	}
-	return out, nil
+	// What could not be deleted is no job any more, and must not keep others.
+	return os.RemoveAll(o.trash())
 }
+
+func (o Observer) trash() string { return filepath.Join(o.ledger().Dir, trashDir) }
 
 // prunable returns the jobs that may be removed, and those that are old enough
 // and stay.
@@ -114,7 +129,7 @@ func (o Observer) prunable(ctx context.Context, opt PruneOptions) (old []look, k
 	looks := make([]look, len(ids))
 	why := make([]string, len(ids))
 	due := make([]bool, len(ids))
-	before := o.time().Add(-opt.OlderThan)
+	before := o.time().Add(-max(opt.OlderThan, 0)) // no end is of the future
 	err = each(ctx, len(ids), func(i int) {
 		looks[i] = look{id: ids[i], reading: o.Store.Read(ids[i])}
 		if due[i] = looks[i].endedBefore(before); due[i] {
@@ -157,6 +172,16 @@ func (o Observer) mustStay(l *look, opt PruneOptions) string {
 	if sidecar.NoticePending(l.record()) {
 		return keptNotice
 	}
+	// Others of its processes were seen, or nobody has looked.
+	if sidecar.HistoryOf(l.record()).Ownership == sidecar.CleanupPending {
+		switch o.survivors(l) {
+		case sidecar.RemainsSome:
+			return keptLive
+		case sidecar.RemainsUnknown:
+			return keptUnknown
+		case sidecar.RemainsNone:
+		}
+	}
 	o.look(l)
 	switch l.live.Conclusion {
 	case jobprobe.Alive:
@@ -172,85 +197,64 @@ func (o Observer) mustStay(l *look, opt PruneOptions) string {
 	return ""
 }
 
-// remove removes jobs whose numbers the ledger has taken over.
-func (o Observer) remove(ctx context.Context, jobs []look) (removed []string, kept []Swept, err error) {
-	var ids []string
-	for i := range jobs {
-		ids = append(ids, jobs[i].id)
-	}
-	err = o.ledger().update(ctx, func(r *sidecar.Record) error {
-		t := newTally()
+// remove counts jobs in the ledger, and then removes what the ledger names.
+func (o Observer) remove(ctx context.Context, jobs []look, out *Pruned) error {
+	err := o.ledger().update(ctx, func(r *sidecar.Record) error {
+		t, ids := newTally(), pruning(r)
 		t.read(r)
 		for i := range jobs {
-			t.count(jobs[i].record(), 1)
+			if !slices.Contains(ids, jobs[i].id) {
+				t.count(jobs[i].record())
+				ids = append(ids, jobs[i].id)
+			}
 		}
 		t.write(r)
 		r.Set(pruningName, sidecar.Text(strings.Join(ids, " ")))
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return o.discard(ctx, jobs)
+	return o.discard(ctx, out)
 }
 
-// discard moves jobs out of the store that the ledger names, deletes them, and
-// takes back the numbers of those that could not be moved.
-func (o Observer) discard(ctx context.Context, jobs []look) (removed []string, kept []Swept, err error) {
-	trash := filepath.Join(o.ledger().Dir, trashDir)
-	if err := os.MkdirAll(trash, 0o700); err != nil {
-		return nil, nil, err
-	}
-	var stayed []*sidecar.Record
-	for i := range jobs {
-		id := jobs[i].id
-		err := os.Rename(filepath.Join(o.Store.Dir, id), filepath.Join(trash, id))
-		switch {
-		case err == nil, errors.Is(err, fs.ErrNotExist):
-			removed = append(removed, id)
-		default:
-			kept = append(kept, Swept{id, "io_error"})
-			if rec := jobs[i].record(); rec != nil {
-				stayed = append(stayed, rec)
-			}
-		}
-	}
-	// What comes back with a loss of power must not have been counted off.
-	if err := o.Store.Sync(); err != nil {
-		return removed, kept, err
-	}
-	err = o.ledger().update(ctx, func(r *sidecar.Record) error {
-		t := newTally()
-		t.read(r)
-		for _, rec := range stayed {
-			t.count(rec, -1)
-		}
-		t.write(r)
-		r.Set(pruningName, sidecar.Text(""))
-		return nil
-	})
-	if err != nil {
-		return removed, kept, err
-	}
-	return removed, kept, os.RemoveAll(trash)
-}
-
-// completePrune does what a prune left undone that was killed.
-func (o Observer) completePrune(ctx context.Context) error {
-	l := o.ledger()
-	rec, err := l.read()
+// discard removes the jobs that the ledger has counted: moves them out of the
+// store, and deletes them. One that cannot be moved stays named in the ledger, so
+// that it is not counted twice, and is tried again by the next Prune.
+func (o Observer) discard(ctx context.Context, out *Pruned) error {
+	rec, err := o.ledger().read()
 	if err != nil {
 		return err
 	}
-	var jobs []look
-	for _, id := range pruning(rec) {
-		if sidecar.ValidRunID(id) {
-			jobs = append(jobs, look{id: id, reading: o.Store.Read(id)})
+	ids := pruning(rec)
+	if len(ids) == 0 {
+		_ = os.RemoveAll(o.trash()) // told at the end
+		return nil
+	}
+	if err := os.MkdirAll(o.trash(), 0o700); err != nil {
+		return err
+	}
+	out.Kept = []Swept{}
+	var stuck []string
+	for _, id := range ids {
+		err := os.Rename(filepath.Join(o.Store.Dir, id), filepath.Join(o.trash(), id))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			out.Removed = append(out.Removed, id)
+			continue
 		}
+		stuck = append(stuck, id)
+		out.Kept = append(out.Kept, Swept{id, sidecar.IOError.String()})
 	}
-	if len(jobs) == 0 {
-		return os.RemoveAll(filepath.Join(l.Dir, trashDir))
+	// What comes back with a loss of power must still be named.
+	if err := o.Store.Sync(); err != nil {
+		return err
 	}
-	_, _, err = o.discard(ctx, jobs)
+	err = o.ledger().update(ctx, func(r *sidecar.Record) error {
+		r.Set(pruningName, sidecar.Text(strings.Join(stuck, " ")))
+		return nil
+	})
+	if err == nil {
+		_ = os.RemoveAll(o.trash())
+	}
 	return err
 }

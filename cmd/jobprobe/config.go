@@ -72,8 +72,11 @@ func readConfig(named string) (config, error) {
 		if err != nil && (named != "" || !errors.Is(err, fs.ErrNotExist)) {
 			return c, err
 		}
+		if path += ": "; err != nil {
+			path = ""
+		}
 	}
-	return c, c.readEnv(os.Getenv)
+	return c, c.readEnv(os.Getenv, path)
 }
 
 func (c *config) readFile(path string) error {
@@ -84,7 +87,8 @@ func (c *config) readFile(path string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: there is no setting %s", path, unknown[0])
 	}
-	for _, s := range c.settings() {
+	// Which settings bound others is not known before the environment is read.
+	for _, s := range c.settings(int(maxDrain / time.Millisecond)) {
 		if err := s.check(s.key); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -99,22 +103,26 @@ func (c *config) readFile(path string) error {
 }
 
 // readEnv overrides the [lifecycle] settings by variables of their names: that
-// of lifecycle.process_kill_timeout_ms is JOBPROBE_PROCESS_KILL_TIMEOUT_MS.
-func (c *config) readEnv(getenv func(string) string) error {
-	for _, s := range c.settings() {
+// of lifecycle.process_kill_timeout_ms is JOBPROBE_PROCESS_KILL_TIMEOUT_MS. Then
+// it checks them all: an error names the variable, or the key after the file that
+// may have set it.
+func (c *config) readEnv(getenv func(string) string, file string) error {
+	var from [4]string
+	for i, s := range c.settings(int(maxDrain / time.Millisecond)) {
 		name := envOf(s.key)
 		text := getenv(name)
-		if text == "" {
+		if from[i] = name; text == "" {
+			from[i] = file + s.key
 			continue
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("%s is %q, and must be a number", name, text)
+			return fmt.Errorf("%s is %q, and must be a number, %d to %d", name, text, s.low, s.up)
 		}
 		*s.value = n
 	}
-	for _, s := range c.settings() { // a bound may be another setting
-		if err := s.check(envOf(s.key)); err != nil {
+	for i, s := range c.settings(c.Lifecycle.DrainMS) {
+		if err := s.check(from[i]); err != nil {
 			return err
 		}
 	}
@@ -144,12 +152,14 @@ type setting struct {
 	low, up int
 }
 
-func (c *config) settings() []setting {
+// settings are the numbers. What one job is given is no more than drain, which
+// is what all are given.
+func (c *config) settings(drain int) [4]setting {
 	l := &c.Lifecycle
-	return []setting{
+	return [...]setting{
 		{"lifecycle.shutdown_drain_timeout_ms", &l.DrainMS, 1, int(maxDrain / time.Millisecond)},
-		{"lifecycle.process_grace_timeout_ms", &l.GraceMS, 1, min(10000, l.DrainMS)},
-		{"lifecycle.process_kill_timeout_ms", &l.KillMS, 1, min(10000, l.DrainMS)},
+		{"lifecycle.process_grace_timeout_ms", &l.GraceMS, 1, min(10000, drain)},
+		{"lifecycle.process_kill_timeout_ms", &l.KillMS, 1, min(10000, drain)},
 		{"lifecycle.max_completed_process_diagnostics", &l.Finished, 0, 1024},
 	}
 }

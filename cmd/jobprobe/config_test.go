@@ -35,7 +35,7 @@ max_completed_process_diagnostics = 0
 		"unknown table":   {"[store2]\ndir = '/'", []string{"no setting store2"}},
 		"wrong type":      {"[lifecycle]\nprocess_grace_timeout_ms = '5s'", []string{"process_grace_timeout_ms"}},
 		"no TOML":         {"[lifecycle", []string{"jobprobe.toml"}},
-		"too little":      {"[lifecycle]\nprocess_grace_timeout_ms = 0", []string{"lifecycle.process_grace_timeout_ms is 0", "1 to 5000"}},
+		"too little":      {"[lifecycle]\nprocess_grace_timeout_ms = 0", []string{"lifecycle.process_grace_timeout_ms is 0", "1 to 10000"}},
 		"too much":        {"[lifecycle]\nshutdown_drain_timeout_ms = 45001", []string{"shutdown_drain_timeout_ms is 45001", "1 to 45000"}},
 		"above the drain": {"[lifecycle]\nshutdown_drain_timeout_ms = 500\nprocess_kill_timeout_ms = 501", []string{"process_kill_timeout_ms is 501", "1 to 500"}},
 		"below the kill":  {"[lifecycle]\nshutdown_drain_timeout_ms = 200", []string{"process_grace_timeout_ms is 250", "1 to 200"}},

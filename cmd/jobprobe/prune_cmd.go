@@ -37,14 +37,28 @@ func (cmd *pruneCmd) Run(ctx context.Context, c *console, obs *reap.Observer) er
 			return ""
 		},
 	})
-	if c.json {
-		if printed := c.document(p); err == nil {
-			err = printed
-		}
+	doc := prunedJSON{Pruned: p}
+	if err != nil { // what was removed is told all the same
+		fmt.Fprintln(c.err, "jobprobe:", printable(complaint(err)))
+		why := problem(err, exitRefused)
+		doc.ReasonCode, doc.Error = why.ReasonCode, why.Error
+		err = status(exitRefused)
+	}
+	if !c.json {
+		printPruned(c, &p)
 		return err
 	}
-	printPruned(c, &p)
+	if err := c.document(doc); err != nil {
+		return err
+	}
 	return err
+}
+
+// prunedJSON is the document of a prune, also of one that came to an error.
+type prunedJSON struct {
+	reap.Pruned
+	ReasonCode string `json:"reason_code,omitzero"`
+	Error      string `json:"error,omitzero"`
 }
 
 // keptClaim is why a job stays that a claim names.
