@@ -72,7 +72,7 @@ func (c *counting) begin(more ...sidecar.Field) string {
 // A counter never goes down, and is exact, over any sequence of what changes a
 // store: jobs and their ends, removal and one that crashed, drains, what is seen of
 // processes, and records and a ledger that say anything.
-func TestMetricsModel(t *testing.T) { metricsModel(t, 10) }
+func TestMetricsModel(t *testing.T) { metricsModel(t, 25) }
 
 func TestStressMetricsModel(t *testing.T) {
 	if os.Getenv("JOBPROBE_STRESS") == "" {

@@ -19,23 +19,52 @@ import (
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
-// pruneEnv makes this binary a pruner of the directory that it names, on the
-// main thread, between two calls that nothing else makes.
-const pruneEnv = "JOBPROBE_PRUNE_STAGE"
+// keeperEnv makes this binary do what it names, and a store, between two calls
+// that nothing else makes, on the main thread.
+const keeperEnv = "JOBPROBE_KEEPER_STAGE"
+
+var keepers = map[string]func(o Observer){
+	"prune": func(o Observer) {
+		p, err := o.Prune(context.Background(), PruneOptions{OlderThan: time.Hour})
+		unix.Getpriority(unix.PRIO_PROCESS, 0)
+		told, _ := json.Marshal(prunedTold{p, fmt.Sprint(err)})
+		os.Stdout.Write(told)
+	},
+	"close": func(o Observer) {
+		err := o.ledger().admission(context.Background(), admissionClosed, time.Now())
+		unix.Getpriority(unix.PRIO_PROCESS, 0)
+		if err != nil {
+			fmt.Println(err)
+		}
+	},
+	"add": func(o Observer) {
+		for range ledgerAdds {
+			err := o.ledger().update(context.Background(), func(r *sidecar.Record) error {
+				add(r, "drain_ms", 1)
+				return nil
+			})
+			if err != nil {
+				fmt.Println(err)
+			}
+		}
+	},
+	"reopen": func(o Observer) {
+		if err := o.Reopen(context.Background()); err != nil {
+			fmt.Println(err)
+		}
+	},
+}
 
 func init() {
-	dir := os.Getenv(pruneEnv)
-	if dir == "" {
+	do, dir, ok := strings.Cut(os.Getenv(keeperEnv), " ")
+	if !ok {
 		return
 	}
 	runtime.LockOSThread()
 	o := New(dir)
 	o.Store.LockWait = time.Minute
 	unix.Getpriority(unix.PRIO_PROCESS, 0)
-	p, err := o.Prune(context.Background(), PruneOptions{OlderThan: time.Hour})
-	unix.Getpriority(unix.PRIO_PROCESS, 0)
-	told, _ := json.Marshal(prunedTold{p, fmt.Sprint(err)})
-	os.Stdout.Write(told)
+	keepers[do](o)
 	os.Exit(0)
 }
 
@@ -45,23 +74,28 @@ type prunedTold struct {
 	Err string
 }
 
-func pruner(dir string, strace ...string) *exec.Cmd {
+// keeper is a process that does one of keepers, under a tracer if one is given.
+func keeper(do, dir string, strace ...string) *exec.Cmd {
 	args := append(strace, os.Args[0])
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), pruneEnv+"="+dir, "GOGC=off", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), keeperEnv+"="+do+" "+dir, "GOGC=off", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
-// prunePoints are the system calls of a prune's main thread, with their counts.
-func prunePoints(t *testing.T, arrange func(*grave)) (points []crashPoint) {
+// injected is a keeper with something injected at one of its calls.
+func injected(do, dir string, p crashPoint, what string) *exec.Cmd {
+	return keeper(do, dir, "strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace="+p.name,
+		fmt.Sprintf("-einject=%s:%s:when=%d", p.name, what, p.n))
+}
+
+// keeperPoints are the system calls of a keeper's main thread, with their counts.
+func keeperPoints(t *testing.T, do, dir string) (points []crashPoint) {
 	t.Helper()
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("strace is not installed")
 	}
-	g := newGrave(t)
-	arrange(g)
 	log := filepath.Join(t.TempDir(), "trace")
-	if out, err := pruner(g.Store.Dir, "strace", "-f", "-qq", "-o", log).CombinedOutput(); err != nil {
+	if out, err := keeper(do, dir, "strace", "-f", "-qq", "-o", log).CombinedOutput(); err != nil {
 		t.Skipf("strace may not trace here: %v: %s", err, out)
 	}
 	text, err := os.ReadFile(log)
@@ -84,20 +118,28 @@ func prunePoints(t *testing.T, arrange func(*grave)) (points []crashPoint) {
 			continue
 		}
 		count[name]++
-		if marks == 1 && slices.Contains(pruneCalls, name) {
+		if marks == 1 && slices.Contains(keeperCalls, name) {
 			points = append(points, crashPoint{name, count[name]})
 		}
 	}
-	g.bare("traced")
 	if marks != 2 || len(points) < 30 {
 		t.Fatalf("%d marks, and calls %v", marks, points)
 	}
 	return points
 }
 
-// pruneCalls are the calls that a prune is made of, without those by which a Go
+func prunePoints(t *testing.T, arrange func(*grave)) []crashPoint {
+	t.Helper()
+	g := newGrave(t)
+	arrange(g)
+	points := keeperPoints(t, "prune", g.Store.Dir)
+	g.bare("traced")
+	return points
+}
+
+// keeperCalls are the calls that keepers are made of, without those by which a Go
 // program runs itself.
-var pruneCalls = []string{
+var keeperCalls = []string{
 	"openat", "flock", "fchmod", "write", "fsync", "renameat", "renameat2", "unlinkat", "mkdirat",
 	"read", "close", "fstat", "newfstatat", "getdents64", "fchown",
 }
@@ -161,9 +203,7 @@ func pruneKilled(t *testing.T, which func([]crashPoint) []crashPoint) {
 		for _, p := range points {
 			g := newGrave(t)
 			arrange(g)
-			cmd := pruner(g.Store.Dir, "strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace="+p.name,
-				fmt.Sprintf("-einject=%s:signal=KILL:when=%d", p.name, p.n))
-			if out, err := cmd.CombinedOutput(); err == nil {
+			if out, err := injected("prune", g.Store.Dir, p, "signal=KILL").CombinedOutput(); err == nil {
 				t.Errorf("%s, %v: not killed: %s", name, p, out)
 			}
 			seen[len(g.sound(p))]++
@@ -198,9 +238,7 @@ func pruneFails(t *testing.T, faults []string, which func([]crashPoint) []crashP
 		told := map[string]int{}
 		for _, p := range points {
 			g := newGrave(t)
-			cmd := pruner(g.Store.Dir, "strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace="+p.name,
-				fmt.Sprintf("-einject=%s:error=%s:when=%d", p.name, fault, p.n))
-			out, err := cmd.Output()
+			out, err := injected("prune", g.Store.Dir, p, "error="+fault).Output()
 			var said prunedTold
 			if err == nil {
 				err = json.Unmarshal(out, &said)

@@ -188,7 +188,7 @@ func TestPruneInACrowd(t *testing.T) {
 	var all []*exec.Cmd
 	var outs []io.Reader
 	for range pruners {
-		cmd := pruner(g.Store.Dir)
+		cmd := keeper("prune", g.Store.Dir)
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
