@@ -51,19 +51,6 @@ func TestLedgerCrowd(t *testing.T) {
 	t.Logf("count: %d processes added %d times each to a ledger that none had made", n, ledgerAdds)
 }
 
-// Sixteen processes reopen a store whose ledger is damaged: one puts it aside, and
-// none puts aside the new one.
-func TestLedgerCrowdReopens(t *testing.T) {
-	w := keeping(t, "{")
-	keeperCrowd(t, 16, "reopen", w.Store.Dir)
-	if aside, _ := filepath.Glob(filepath.Join(w.ledger().Dir, "*.damaged-*")); len(aside) != 1 {
-		t.Errorf("put aside: %v", aside)
-	}
-	if err := w.Admits(); err != nil {
-		t.Error(err)
-	}
-}
-
 // A drain that is killed at any system call of the making of the ledger leaves the
 // store open or closed, and the next one closes it.
 func TestLedgerKilledBeingMade(t *testing.T) {

@@ -48,11 +48,6 @@ var keepers = map[string]func(o Observer){
 			}
 		}
 	},
-	"reopen": func(o Observer) {
-		if err := o.Reopen(context.Background()); err != nil {
-			fmt.Println(err)
-		}
-	},
 }
 
 func init() {

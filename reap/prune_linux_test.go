@@ -220,3 +220,42 @@ func TestPruneInACrowd(t *testing.T) {
 	}
 	t.Logf("count: %d jobs removed by %d processes; counted %d times meanwhile, %d looks", len(removed), pruners, counted.Load(), looked.Load())
 }
+
+// Numbers are exact although the store is pruned between any two steps of
+// counting, a job at a time.
+func TestMetricsBetweenPrunes(t *testing.T) {
+	const jobs = 30
+	g := newGrave(t)
+	for i := range jobs {
+		g.end(fmt.Sprintf("20190101T%06d-a", i), sidecar.HookEnd{Status: "failed", At: time.Now().Add(-3 * day)}.Apply)
+	}
+	want := g.metrics()
+	var counters sync.WaitGroup
+	var counted atomic.Int64
+	done := make(chan struct{})
+	for range 3 {
+		counters.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				m, err := g.Metrics(context.Background())
+				if diff := cmp.Diff(want, m); diff != "" || err != nil {
+					t.Errorf("counted meanwhile: %s, %v", diff, err)
+					return
+				}
+				counted.Add(1)
+			}
+		})
+	}
+	for left := jobs + len(g.was) - 1; left >= len(g.was); left-- {
+		if p := g.prune(PruneOptions{OlderThan: day, Keep: left}); len(p.Removed) != 1 {
+			t.Errorf("removed %v of %d", p.Removed, left)
+		}
+	}
+	close(done)
+	counters.Wait()
+	t.Logf("count: counted %d times beside %d prunes", counted.Load(), jobs)
+}

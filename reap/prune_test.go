@@ -204,3 +204,26 @@ func TestPruneCalledOff(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 }
+
+// A job that is removed after it was looked at is counted once.
+func TestMetricsOfARemovedJob(t *testing.T) {
+	w := newWorld(t)
+	w.putRecord(started())
+	w.put("20200101T000000-x", string(started(set("run_id", `"20200101T000000-x"`), set("finished_at", `"2020-01-01T00:00:00+00:00"`)).Append(nil)))
+	want, err := w.Metrics(t.Context())
+	if err != nil || len(want.Ends) != 1 {
+		t.Fatal(want, err)
+	}
+	usual, pruned := w.probe, 0
+	w.probe = func(id jobprobe.Identity, at time.Time) jobprobe.Liveness {
+		w.probe = usual
+		p, err := w.Prune(t.Context(), PruneOptions{})
+		if pruned = len(p.Removed); err != nil {
+			t.Error(err)
+		}
+		return usual(id, at)
+	}
+	if got, err := w.Metrics(t.Context()); err != nil || pruned != 1 || !cmp.Equal(want, got) {
+		t.Errorf("%d were removed: %s, %v", pruned, cmp.Diff(want, got), err)
+	}
+}

@@ -24,7 +24,7 @@ type console struct {
 
 // document prints a struct as one JSON object that names its contract.
 func (c *console) document(v any) error {
-	data, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	data, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 	if err != nil {
 		return err
 	}
