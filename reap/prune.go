@@ -173,7 +173,7 @@ func (o Observer) mustStay(l *look, opt PruneOptions) string {
 		return keptNotice
 	}
 	// Others of its processes were seen, or nobody has looked.
-	if sidecar.HistoryOf(l.record()).Ownership == sidecar.CleanupPending {
+	if h := sidecar.HistoryOf(l.record()); h.Kept && h.Ownership == sidecar.CleanupPending {
 		switch o.survivors(l) {
 		case sidecar.RemainsSome:
 			return keptLive

@@ -97,6 +97,7 @@ func TestPruneJudges(t *testing.T) {
 		"unknown after reap":  {started(id, ago(day), by(sidecar.SourceReaper)), jobprobe.ForeignBoot, "removed"},
 		"other source":        {started(id, ago(day), by("somebody")), jobprobe.AccessDenied, keptUnknown},
 		"recycled":            {started(id, ago(day), by(sidecar.SourceKill)), jobprobe.PIDRecycled, "removed"},
+		"the peer's kill":     {started(id, ago(day), by(sidecar.SourceKill), set("pgid", "null")), jobprobe.PIDAbsent, "removed"},
 		"owed":                {started(id, ago(day), set("notify_delivery", pendingNotice)), jobprobe.PIDAbsent, keptNotice},
 		"names another":       {started(ago(day)), jobprobe.PIDAbsent, ""},
 		"history, gone":       {started(id, ago(day), pending), jobprobe.PIDAbsent, "removed"},
