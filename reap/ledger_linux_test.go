@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +91,30 @@ func TestLedgerKilledBeingMade(t *testing.T) {
 		t.Errorf("draining after %d kills: %v", len(points), seen)
 	}
 	t.Logf("count: killed at %d calls of making a ledger: %s", len(points), fmt.Sprint(seen))
+}
+
+// Many reopen a store whose ledger is damaged: one puts it aside, and none puts
+// aside the new one.
+func TestLedgerCrowdReopens(t *testing.T) {
+	for range 30 {
+		w := keeping(t, "{")
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 16 {
+			all.Go(func() {
+				<-begin
+				if err := w.Reopen(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if aside, _ := filepath.Glob(filepath.Join(w.ledger().Dir, "*.damaged-*")); len(aside) != 1 {
+			t.Errorf("put aside: %v", aside)
+		}
+		if err := w.Admits(); err != nil {
+			t.Error(err)
+		}
+	}
 }

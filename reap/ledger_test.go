@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -137,31 +136,5 @@ func TestLedgerTakenOver(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("%v, %v", entries, err)
-	}
-}
-
-// Many reopen a store whose ledger is damaged: one puts it aside, and none puts
-// aside the new one.
-func TestLedgerCrowdReopens(t *testing.T) {
-	for range 30 {
-		w := keeping(t, "{")
-		var all sync.WaitGroup
-		begin := make(chan struct{})
-		for range 16 {
-			all.Go(func() {
-				<-begin
-				if err := w.Reopen(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		close(begin)
-		all.Wait()
-		if aside, _ := filepath.Glob(filepath.Join(w.ledger().Dir, "*.damaged-*")); len(aside) != 1 {
-			t.Errorf("put aside: %v", aside)
-		}
-		if err := w.Admits(); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -112,7 +112,7 @@ func (o Observer) removeAll(ctx context.Context, old []look, opt PruneOptions, o
 		}
 	}
 	// What could not be deleted is no job any more, and must not keep others.
-	return os.RemoveAll(o.trash())
+	return o.emptyTrash()
 }
 
 func (o Observer) trash() string { return filepath.Join(o.ledger().Dir, trashDir) }
@@ -228,7 +228,7 @@ func (o Observer) discard(ctx context.Context, out *Pruned) error {
 	}
 	ids := pruning(rec)
 	if len(ids) == 0 {
-		_ = os.RemoveAll(o.trash()) // told at the end
+		_ = o.emptyTrash() // told at the end
 		return nil
 	}
 	if err := os.MkdirAll(o.trash(), 0o700); err != nil {
@@ -254,7 +254,29 @@ func (o Observer) discard(ctx context.Context, out *Pruned) error {
 		return nil
 	})
 	if err == nil {
-		_ = os.RemoveAll(o.trash())
+		_ = o.emptyTrash()
 	}
 	return err
+}
+
+// emptyTrash deletes what was moved out of the store, as far as it can be, by
+// name: os.RemoveAll deletes by handle, which not all that calls itself Windows
+// can do.
+func (o Observer) emptyTrash() (first error) {
+	var paths []string
+	note := func(err error) {
+		if first == nil && !errors.Is(err, fs.ErrNotExist) {
+			first = err
+		}
+	}
+	_ = filepath.WalkDir(o.trash(), func(path string, _ fs.DirEntry, err error) error {
+		if note(err); err == nil {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	for _, path := range slices.Backward(paths) {
+		note(os.Remove(path))
+	}
+	return first
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/internal/testproc"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
 
@@ -47,14 +48,14 @@ func TestPrune(t *testing.T) {
 
 // A store that does not exist, of a mistyped name say, is not made.
 func TestPruneNoStore(t *testing.T) {
-	o := New(filepath.Join(t.TempDir(), "none"))
+	o := New(filepath.Join(testproc.TempDir(t), "none"))
 	if p, err := o.Prune(t.Context(), PruneOptions{}); err != nil || len(p.Removed)+len(p.Kept) > 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := os.Lstat(o.Store.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the store was made: %v", err)
 	}
-	file := New(filepath.Join(t.TempDir(), "file"))
+	file := New(filepath.Join(testproc.TempDir(t), "file"))
 	if err := os.WriteFile(file.Store.Dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestPruneKeep(t *testing.T) {
 // Of a job whose directory is a link the link goes, not what it leads to.
 func TestPruneLinkedJob(t *testing.T) {
 	g := newGrave(t)
-	elsewhere := filepath.Join(t.TempDir(), "job")
+	elsewhere := filepath.Join(testproc.TempDir(t), "job")
 	path := filepath.Join(g.Store.Dir, g.old[1])
 	if err := os.Rename(path, elsewhere); err != nil {
 		t.Fatal(err)

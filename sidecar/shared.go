@@ -59,7 +59,7 @@ func (s Store) CreateShared(id string, rec *Record) error {
 		if now := s.Read(id); now.State != Absent {
 			return fmt.Errorf("%w: %s", ErrExists, id)
 		}
-		if err := os.RemoveAll(s.path(id)); err != nil {
+		if err := removeFiles(s.path(id)); err != nil {
 			return refused(id, err)
 		}
 		err = s.Create(id, rec)
@@ -68,6 +68,21 @@ func (s Store) CreateShared(id string, rec *Record) error {
 		return nil
 	}
 	return err
+}
+
+// removeFiles removes a directory of files, by name: os.RemoveAll deletes by
+// handle, which not all that calls itself Windows can do.
+func removeFiles(path string) error {
+	entries, err := os.ReadDir(path)
+	for _, entry := range entries {
+		if err == nil {
+			err = os.Remove(filepath.Join(path, entry.Name()))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(path)
 }
 
 // Sync makes durable which jobs the store's directory holds. The operating
