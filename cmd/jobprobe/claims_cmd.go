@@ -12,6 +12,12 @@ type claimsCmd struct {
 	Forget *word `placeholder:"KEY" help:"Free the key of a job whose record is no longer there: you say that it is over."`
 }
 
+func (*claimsCmd) Help() string {
+	return usage("0; 1 one is damaged, or held.",
+		"jobprobe claims",
+		"jobprobe claims --forget backup")
+}
+
 // claimsJSON is the document of the claims.
 type claimsJSON struct {
 	Claims []spawn.Claim `json:"claims"`

@@ -13,6 +13,11 @@ type closeCmd struct {
 	Attest string `required:"" placeholder:"TEXT" help:"What you know of the job's end, and how; kept in the record."`
 }
 
+func (*closeCmd) Help() string {
+	return usage("0; 1 refused.",
+		"jobprobe close $id --attest 'its machine was scrapped'")
+}
+
 func (cmd *closeCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	got, err := obs.Close(ctx, cmd.RunID, cmd.Attest)
 	if err != nil {

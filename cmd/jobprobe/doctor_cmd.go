@@ -8,6 +8,11 @@ import (
 
 type doctorCmd struct{}
 
+func (*doctorCmd) Help() string {
+	return usage("0; 1 something failed.",
+		"jobprobe doctor")
+}
+
 func (cmd *doctorCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	checks := obs.Diagnose(ctx)
 	var err error

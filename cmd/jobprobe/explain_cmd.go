@@ -10,6 +10,11 @@ type explainCmd struct {
 	Code string `arg:"" optional:"" help:"A word of an answer or a record, such as pid_recycled. Without one, all are listed."`
 }
 
+func (*explainCmd) Help() string {
+	return usage("0; 1 no such word.",
+		"jobprobe explain process_gone_without_outcome")
+}
+
 func (cmd *explainCmd) Run(c *console) error {
 	found := codes
 	if cmd.Code != "" {

@@ -22,6 +22,11 @@ type hookCmd struct {
 	Command string `placeholder:"JSON" help:"Notifier, as a JSON list of words (default: as recorded, else JOBPROBE_NOTIFY_COMMAND)."`
 }
 
+func (*hookCmd) Help() string {
+	return usage("0, also if there is no such job here; 1 the record could not be written.",
+		"jobprobe hook --run-id $JOBPROBE_RUN_ID --status completed")
+}
+
 // hooked is the document of a hook.
 type hooked struct {
 	RunID          string         `json:"run_id"`

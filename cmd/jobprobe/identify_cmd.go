@@ -14,6 +14,11 @@ type identifyCmd struct {
 	PID string `arg:"" name:"pid" help:"Process number."`
 }
 
+func (*identifyCmd) Help() string {
+	return usage("0; 3 no such process; 4 cannot tell.",
+		"jobprobe identify $$ >me.json")
+}
+
 func (cmd *identifyCmd) Run(c *console) error {
 	pid, err := strconv.Atoi(cmd.PID)
 	if err != nil {

@@ -18,6 +18,12 @@ type killCmd struct {
 	Grace  *time.Duration `placeholder:"DURATION" help:"How long to wait before what is left is killed (default: ${grace}, or as configured); 0s sends one signal and waits for nothing."`
 }
 
+func (*killCmd) Help() string {
+	return usage("0 signalled and recorded; 1 refused; 4 cannot tell.",
+		"jobprobe kill $id",
+		"jobprobe kill --signal INT --grace 5s $id")
+}
+
 func (cmd *killCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg *config) error {
 	grace := cfg.grace()
 	if cmd.Grace != nil {

@@ -16,6 +16,12 @@ type listCmd struct {
 	Status string `placeholder:"STATUS" help:"Show only jobs of this status."`
 }
 
+func (*listCmd) Help() string {
+	return usage("0.",
+		"jobprobe list",
+		"jobprobe list --status running --limit 0")
+}
+
 func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if cmd.Limit < 0 {
 		return &failure{exitUsage, fmt.Errorf("--limit must be 0 (all) or more, not %d", cmd.Limit)}

@@ -17,6 +17,12 @@ type outputCmd struct {
 	Tail   int    `short:"n" placeholder:"LINES" help:"Show only the last lines; 0 shows all."`
 }
 
+func (*outputCmd) Help() string {
+	return usage("0; 1 no such or unusable record; 130 interrupted.",
+		"jobprobe output --tail 20 $id",
+		"jobprobe output --follow $id")
+}
+
 func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if cmd.Tail < 0 {
 		return &failure{exitUsage, fmt.Errorf("--tail must be 0 (all) or more, not %d", cmd.Tail)}

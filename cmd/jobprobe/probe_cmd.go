@@ -17,6 +17,13 @@ type probeCmd struct {
 	Evidence bool   `help:"Print the receipt: what was asked and what the system answered."`
 }
 
+func (*probeCmd) Help() string {
+	return usage("0 alive; 3 process_gone; 4 unknown; 1 no identity to be read.",
+		"jobprobe probe --identity me.json",
+		"jobprobe probe --identity - --evidence <me.json",
+		"jobprobe probe 4711")
+}
+
 // verdict is the document of a probe. The pid is a string, as in identities.
 type verdict struct {
 	PID        string              `json:"pid"`

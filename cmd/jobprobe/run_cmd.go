@@ -37,6 +37,13 @@ type runCmd struct {
 	Command       []word        `arg:"" name:"command" help:"Command and arguments, after --."`
 }
 
+func (*runCmd) Help() string {
+	return usage("0; 1 refused or not started; with --wait the command's own, 130 if it was left running.",
+		"id=$(jobprobe run -- make -j8)",
+		"jobprobe run --wait --timeout 10m -- ./nightly.sh",
+		"jobprobe run --claim backup --label 'nightly backup' -- backup /home")
+}
+
 func (cmd *runCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg *config) error {
 	var env []string
 	if len(cmd.Env) > 0 {

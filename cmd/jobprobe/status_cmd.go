@@ -15,6 +15,12 @@ type statusCmd struct {
 	RunIDs []string `arg:"" name:"run-id" help:"Run ids."`
 }
 
+func (*statusCmd) Help() string {
+	return usage("0; 1 no such or unusable record.",
+		"jobprobe status $id",
+		"jobprobe status --json $id")
+}
+
 func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	var out struct {
 		Jobs []reap.Job `json:"jobs"`

@@ -14,6 +14,12 @@ type sweepCmd struct {
 	Every  time.Duration `placeholder:"DURATION" help:"Sweep again and again, this long after each pass, until interrupted."`
 }
 
+func (*sweepCmd) Help() string {
+	return usage("0.",
+		"jobprobe sweep --dry-run",
+		"jobprobe sweep --every 30s")
+}
+
 // minEvery keeps a sweep from taking the machine for itself.
 const minEvery = 10 * time.Millisecond
 

@@ -11,6 +11,11 @@ var Version string
 
 type versionCmd struct{}
 
+func (*versionCmd) Help() string {
+	return usage("0.",
+		"jobprobe version --json")
+}
+
 func (*versionCmd) Run(c *console) error {
 	if c.json {
 		return c.document(struct {

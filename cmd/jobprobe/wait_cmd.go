@@ -16,6 +16,12 @@ type waitCmd struct {
 	Any     bool          `help:"Return as soon as one has ended."`
 }
 
+func (*waitCmd) Help() string {
+	return usage("0 all succeeded; 3 all ended; 4 waiting cannot resolve it; 124 the window closed; 130 interrupted.",
+		"jobprobe wait $id",
+		"jobprobe wait --any --max-wait 10m $first $second")
+}
+
 const (
 	// pollSeconds is the time between two looks where the system wakes nobody.
 	pollSeconds = 0.2
