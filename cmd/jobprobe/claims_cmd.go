@@ -50,7 +50,7 @@ func (cmd *claimsCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	for _, claim := range claims {
 		rows = append(rows, []string{claim.Key, claim.Holder, claim.State.String(), claim.Status})
 	}
-	if err := c.table(rows); err != nil {
+	if err := c.table(rows, 0); err != nil {
 		return err
 	}
 	return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -20,6 +19,7 @@ type console struct {
 	out, err io.Writer
 	in       io.Reader
 	json     bool
+	screen   screen // that out leads to
 }
 
 // document prints a struct as one JSON object that names its contract.
@@ -36,27 +36,17 @@ func (c *console) document(v any) error {
 	return err
 }
 
-// facts prints name and value pairs, leaving out what is not known.
+// facts prints name and value pairs, leaving out what is not known. Nothing is
+// cut: who asks for one thing wants all of it.
 func (c *console) facts(pairs ...string) error {
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			fmt.Fprintf(w, "%s:\t%s\n", pairs[i], printable(pairs[i+1]))
+			rows = append(rows, []string{pairs[i] + ":", pairs[i+1]})
 		}
 	}
-	return w.Flush()
-}
-
-// table prints rows in aligned columns.
-func (c *console) table(rows [][]string) error {
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = printable(cell)
-		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
-	}
-	return w.Flush()
+	_, err := io.WriteString(c.out, screen{colour: c.screen.colour}.layout(rows))
+	return err
 }
 
 // unsynced says of a record that was written if a loss of power may undo that.
@@ -109,13 +99,17 @@ func deref(s *string) string {
 	return *s
 }
 
-// age is how long ago a recorded time was, in one unit.
+// age is how long ago a recorded time was, empty if none was recorded.
 func age(v jsontext.Value, now time.Time) string {
 	t, ok := sidecar.ParseTime(plain(v))
 	if !ok {
 		return ""
 	}
-	d := now.Sub(t)
+	return brief(now.Sub(t))
+}
+
+// brief is a time in one unit. The clock of a record may be ahead of ours.
+func brief(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
@@ -127,4 +121,20 @@ func age(v jsontext.Value, now time.Time) string {
 		return fmt.Sprintf("%dh", int(d.Hours()))
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// since says how long ago a job has ended, or for how long it has been what it
+// is: "3m ago", "running 2h".
+func since(status string, submitted, finished jsontext.Value, now time.Time) string {
+	if ended := age(finished, now); ended != "" {
+		return ended + " ago"
+	}
+	switch started := age(submitted, now); {
+	case started == "":
+		return ""
+	case status == "running":
+		return "running " + started
+	default:
+		return started + " ago"
+	}
 }

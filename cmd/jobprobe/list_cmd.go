@@ -41,8 +41,18 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		fmt.Fprintln(c.err, "no jobs")
 		return nil
 	}
-	now := time.Now()
-	rows := [][]string{{"RUN ID", "STATUS", "OUTCOME", "REASON", "AGE", "LABEL"}}
+	if err := c.table(listRows(&l, time.Now()), 5, 3); err != nil {
+		return err
+	}
+	if l.Truncated {
+		fmt.Fprintf(c.err, "only the newest %d are shown; --limit 0 shows all\n", len(l.Jobs))
+	}
+	return nil
+}
+
+// listRows are the rows of a table of jobs. Its last column is free text.
+func listRows(l *reap.Listing, now time.Time) [][]string {
+	rows := [][]string{{"RUN ID", "STATUS", "OUTCOME", "REASON", "WHEN", "LABEL"}}
 	for i := range l.Jobs {
 		job := &l.Jobs[i]
 		state := job.Status
@@ -51,14 +61,8 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		}
 		rows = append(rows, []string{
 			job.RunID, state, deref(job.Outcome), reason(job.ReasonCode, job.Refused),
-			age(job.SubmittedAt, now), plain(job.Label),
+			since(job.Status, job.SubmittedAt, job.FinishedAt, now), plain(job.Label),
 		})
 	}
-	if err := c.table(rows); err != nil {
-		return err
-	}
-	if l.Truncated {
-		fmt.Fprintf(c.err, "only the newest %d are shown; --limit 0 shows all\n", len(l.Jobs))
-	}
-	return nil
+	return rows
 }

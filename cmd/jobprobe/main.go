@@ -70,7 +70,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	reap.Version = version()
-	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args)}
+	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args), screen: screenOf(stdout)}
 	var c cli
 	exited := -1
 	kctx, err := c.parse(negativePIDs(args),
