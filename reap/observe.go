@@ -49,6 +49,10 @@ type Observer struct {
 	// record.
 	Lifecycle Lifecycle
 
+	// Looked, if there is one, is called after each job that a sweep has looked
+	// at, by several goroutines at once. It must be quick.
+	Looked func()
+
 	courier *courier // nil: notices are delivered in line
 
 	// Seams of the tests.

@@ -48,6 +48,9 @@ func (o Observer) Sweep(ctx context.Context, dryRun bool) (Sweep, error) {
 		if looks[i], _ = o.examine(ids[i]); !dryRun {
 			o.settle(ctx, &looks[i])
 		}
+		if o.Looked != nil {
+			o.Looked()
+		}
 	})
 	if err != nil {
 		return s, err

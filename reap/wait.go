@@ -50,6 +50,7 @@ func (o Observer) Wait(ctx context.Context, ids []string, opt WaitOptions) (Wait
 		pins:  make(chan struct{}, mostPins()),
 		seen:  make(chan sighting, len(ids)),
 		watch: newWatch(),
+		told:  opt.Seen,
 	}
 	var followers sync.WaitGroup
 	followers.Go(func() { w.watch.dispatch(ctx) })
@@ -97,6 +98,7 @@ type wait struct {
 	once  bool // the window is no longer than one look
 	watch *watch
 	seen  chan sighting
+	told  func(Waited)  // nil: nobody
 	pins  chan struct{} // holds one of each process that is pinned
 
 	// Only collect touches these.
@@ -128,6 +130,9 @@ func (w *wait) collect(ctx context.Context, window time.Duration, anyOne bool) {
 				}
 				w.looks[i]++
 				w.runs[i], w.where[i] = s.run, s.where
+			}
+			if w.told != nil {
+				w.told(s.run)
 			}
 			continue
 		case <-ctx.Done():

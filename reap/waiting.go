@@ -22,6 +22,9 @@ type WaitOptions struct {
 	Poll float64
 	// Any returns as soon as one job has ended, instead of all.
 	Any bool
+	// Seen, if there is one, is called with what each look at a job has found,
+	// one call at a time, before Wait returns. It must be quick.
+	Seen func(Waited)
 }
 
 // Waited is one job of a wait.

@@ -140,6 +140,7 @@ var codes = []code{
 	{"refused", anError, "The command could not be carried out; the message says why.", ""},
 	{"usage", anError, "The command line or the configuration is wrong.", "\"jobprobe COMMAND --help\" shows what it takes."},
 	{"claim_held", anError, "A live job holds the key, or one of which it is not known.", "Wait for the job that the message names."},
+	{"interrupted", anError, "A signal ended the command before it was through; the message says how far it was.", "Run it again: what it has recorded stays."},
 	{"left_running", anError, "The wait was interrupted; the job goes on.", "\"jobprobe wait\" waits for it again."},
 
 	{"running", aStatus, "No end is on record, and the process is there or nothing else is proved.", ""},

@@ -20,6 +20,7 @@ type console struct {
 	in       io.Reader
 	json     bool
 	screen   screen // that out leads to
+	began    time.Time
 }
 
 // document prints a struct as one JSON object that names its contract.

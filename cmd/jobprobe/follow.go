@@ -25,10 +25,11 @@ type follower struct {
 	id     string
 	logMax int64
 	at     int64
+	began  time.Time
 }
 
 func newFollower(out io.Writer, obs *reap.Observer, id string) *follower {
-	f := &follower{out: out, obs: obs, id: id}
+	f := &follower{out: out, obs: obs, id: id, began: time.Now()}
 	if rec := obs.Store.Read(id).Record; rec != nil {
 		f.logMax, _ = rec.Int("log_max")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,27 +13,47 @@ import (
 )
 
 type listCmd struct {
-	Limit  int    `default:"50" help:"Show at most this many jobs; 0 shows all."`
-	Status string `placeholder:"STATUS" help:"Show only jobs of this status."`
+	Limit  int           `default:"50" help:"Show at most this many jobs; 0 shows all."`
+	Status string        `placeholder:"STATUS" help:"Show only jobs of this status."`
+	Watch  bool          `help:"Go on until interrupted: on a terminal the table is redrawn, elsewhere a line, with --json a document, is added for each job that is new or has changed."`
+	Every  time.Duration `placeholder:"DURATION" help:"Of a watch: look again at least this often (default: 2s); what the system tells of is seen at once."`
 }
 
 func (*listCmd) Help() string {
-	return usage("0.",
+	return usage("0; 130 a watch was interrupted.",
 		"jobprobe list",
-		"jobprobe list --status running --limit 0")
+		"jobprobe list --status running --limit 0",
+		"jobprobe list --watch --every 10s")
 }
+
+// watchEvery is how often a watch looks although nothing has woken it.
+const watchEvery = 2 * time.Second
 
 func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if cmd.Limit < 0 {
 		return &failure{exitUsage, fmt.Errorf("--limit must be 0 (all) or more, not %d", cmd.Limit)}
 	}
-	l, err := obs.List(ctx, reap.ListOptions{Limit: cmd.Limit, Status: cmd.Status})
+	if !cmd.Watch && cmd.Every != 0 {
+		return &failure{exitUsage, errors.New("--every is how often a --watch looks: give both")}
+	}
+	if cmd.Every != 0 && cmd.Every < minEvery {
+		return &failure{exitUsage, fmt.Errorf("--every must be %v or more, not %v", minEvery, cmd.Every)}
+	}
+	opt := reap.ListOptions{Limit: cmd.Limit, Status: cmd.Status}
+	if cmd.Watch {
+		return watchList(ctx, c, obs, opt, cmp.Or(cmd.Every, watchEvery))
+	}
+	l, err := obs.List(ctx, opt)
 	if err != nil {
 		return err
 	}
 	if c.json {
 		return c.document(l)
 	}
+	return printList(c, obs, &l)
+}
+
+func printList(c *console, obs *reap.Observer, l *reap.Listing) error {
 	if len(l.Jobs) == 0 {
 		if _, err := os.Stat(obs.Store.Dir); errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(c.err, "no jobs; there is no store at %s yet\n", printable(obs.Store.Dir))
@@ -41,7 +62,7 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		fmt.Fprintln(c.err, "no jobs")
 		return nil
 	}
-	if err := c.table(listRows(&l, time.Now()), 5, 3); err != nil {
+	if err := c.table(listRows(l.Jobs, time.Now()), 5, 3); err != nil {
 		return err
 	}
 	if l.Truncated {
@@ -51,10 +72,10 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 }
 
 // listRows are the rows of a table of jobs. Its last column is free text.
-func listRows(l *reap.Listing, now time.Time) [][]string {
+func listRows(jobs []reap.Row, now time.Time) [][]string {
 	rows := [][]string{{"RUN ID", "STATUS", "OUTCOME", "REASON", "WHEN", "LABEL"}}
-	for i := range l.Jobs {
-		job := &l.Jobs[i]
+	for i := range jobs {
+		job := &jobs[i]
 		state := job.Status
 		if job.RecordState != "ok" {
 			state = job.RecordState

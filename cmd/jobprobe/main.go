@@ -70,7 +70,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	reap.Version = version()
-	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args), screen: screenOf(stdout)}
+	out := &console{out: stdout, err: stderr, in: stdin, json: asksJSON(args), screen: screenOf(stdout), began: time.Now()}
 	var c cli
 	exited := -1
 	kctx, err := c.parse(negativePIDs(args),
@@ -219,8 +219,14 @@ func (c *console) exitStatus(err error) int {
 	if code, ok := errors.AsType[status](err); ok {
 		return int(code)
 	}
+	if errors.Is(err, context.Canceled) {
+		err = interrupted(c.began, "nothing more was done")
+	}
 	fmt.Fprintln(c.err, "jobprobe:", printable(complaint(err)))
 	code := exitRefused
+	if _, ok := errors.AsType[*interruptedError](err); ok {
+		code = exitLeft
+	}
 	if coded, ok := errors.AsType[*failure](err); ok {
 		code = coded.code
 	}
@@ -265,6 +271,10 @@ func problem(err error, code int) problemJSON {
 	}
 	if errors.Is(err, reap.ErrDraining) {
 		p.ReasonCode = sidecar.ReasonDraining
+		return p
+	}
+	if _, ok := errors.AsType[*interruptedError](err); ok {
+		p.ReasonCode = "interrupted"
 		return p
 	}
 	if left, ok := errors.AsType[*leftError](err); ok {

@@ -61,7 +61,7 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		return nil
 	}
 	if errors.Is(err, context.Canceled) {
-		return &failure{exitLeft, &leftError{cmd.RunID}}
+		return &failure{exitLeft, &leftError{cmd.RunID, f.began}}
 	}
 	return err
 }

@@ -34,6 +34,13 @@ type handle struct {
 func lost(t *testing.T, dir string) handle {
 	t.Helper()
 	h := live(t, dir)
+	h.kill(t)
+	return h
+}
+
+// kill kills a job's supervisor, and then its process.
+func (h *handle) kill(t *testing.T) {
+	t.Helper()
 	for _, id := range []jobprobe.Identity{h.Supervisor, h.Process} {
 		p, err := jobprobe.Open(id)
 		if err != nil {
@@ -47,7 +54,6 @@ func lost(t *testing.T, dir string) handle {
 		}
 		p.Close()
 	}
-	return h
 }
 
 // ending is what a reply or a record says of a job's end.

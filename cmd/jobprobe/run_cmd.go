@@ -142,7 +142,7 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 	case sig := <-interrupts:
 		if sig != os.Interrupt {
 			leave()
-			return left(f.id, <-ended)
+			return left(f, <-ended)
 		}
 	}
 	fmt.Fprintf(c.err, "jobprobe: left %s, which goes on; interrupt again to kill it\n", f.id)
@@ -151,7 +151,7 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 		return err
 	case <-time.After(secondChance):
 		leave()
-		return left(f.id, <-ended)
+		return left(f, <-ended)
 	case <-interrupts:
 	}
 	reply, err := f.obs.Kill(watching, f.id, reap.KillOptions{Grace: cfg.grace(), Verify: cfg.killWindow()})
@@ -171,17 +171,22 @@ func attached(c *console, f *follower, cfg *config, interrupts <-chan os.Signal)
 
 // left is how a follower that was told to leave has ended: by that, or the job
 // had ended before.
-func left(id string, err error) error {
+func left(f *follower, err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &failure{exitLeft, &leftError{id}}
+	return &failure{exitLeft, &leftError{f.id, f.began}}
 }
 
-// leftError says that a job was left running.
-type leftError struct{ runID string }
+// leftError says that a job was left running by who followed it.
+type leftError struct {
+	runID string
+	began time.Time
+}
 
-func (e *leftError) Error() string { return e.runID + " goes on" }
+func (e *leftError) Error() string {
+	return interrupted(e.began, e.runID+" goes on").Error()
+}
 
 // word is an argument as it was given, byte for byte: kong passes strings
 // through JSON, which replaces what is no UTF-8.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
@@ -15,7 +16,7 @@ type sweepCmd struct {
 }
 
 func (*sweepCmd) Help() string {
-	return usage("0.",
+	return usage("0; 130 a single pass was interrupted.",
 		"jobprobe sweep --dry-run",
 		"jobprobe sweep --every 30s")
 }
@@ -28,8 +29,8 @@ func (cmd *sweepCmd) Run(ctx context.Context, c *console, obs *reap.Observer) er
 		return &failure{exitUsage, fmt.Errorf("--every must be %v or more, not %v", minEvery, cmd.Every)}
 	}
 	for passes := 0; ; passes++ {
-		s, err := obs.Sweep(ctx, cmd.DryRun)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		s, err := cmd.pass(ctx, c, *obs)
+		if err != nil && (cmd.Every == 0 || ctx.Err() == nil) {
 			return err
 		}
 		if err == nil {
@@ -38,16 +39,38 @@ func (cmd *sweepCmd) Run(ctx context.Context, c *console, obs *reap.Observer) er
 			}
 		}
 		if cmd.Every == 0 {
-			return err
+			return nil
 		}
 		flush(obs, c.err)
 		select {
 		case <-ctx.Done():
-			fmt.Fprintf(c.err, "stopped after %d passes\n", passes+1)
+			if err == nil {
+				passes++ // this one was whole
+			}
+			fmt.Fprintf(c.err, "stopped after %d passes\n", passes)
 			return nil
 		case <-time.After(cmd.Every):
 		}
 	}
+}
+
+// pass sweeps once, and shows how far it is.
+func (cmd *sweepCmd) pass(ctx context.Context, c *console, obs reap.Observer) (reap.Sweep, error) {
+	var looked atomic.Int64
+	obs.Looked = func() { looked.Add(1) }
+	ids, err := obs.Store.IDs()
+	if err != nil {
+		return reap.Sweep{}, err
+	}
+	began := time.Now()
+	far := func() string { return fmt.Sprintf("%d of %d looked at", looked.Load(), len(ids)) }
+	done := c.progress(func() string { return "sweep: " + far() })
+	s, err := obs.Sweep(ctx, cmd.DryRun)
+	done()
+	if errors.Is(err, context.Canceled) {
+		err = interrupted(began, far()+"; what was found gone has its end")
+	}
+	return s, err
 }
 
 func printSweep(c *console, s *reap.Sweep) error {

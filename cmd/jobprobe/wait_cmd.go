@@ -33,11 +33,17 @@ func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	if cmd.MaxWait < 0 || cmd.MaxWait > maxWindow {
 		return &failure{exitUsage, fmt.Errorf("--max-wait must be 0s to %v, not %v", maxWindow, cmd.MaxWait)}
 	}
-	w, err := obs.Wait(ctx, cmd.RunIDs, reap.WaitOptions{
-		MaxWait: cmd.MaxWait.Seconds(), Poll: pollSeconds, Any: cmd.Any,
+	began := time.Now()
+	left := newRoll(cmd.RunIDs)
+	done := c.progress(func() string {
+		return fmt.Sprintf("wait: %s, %s left", left, brief(cmd.MaxWait-time.Since(began)))
 	})
-	interrupted := errors.Is(err, context.Canceled)
-	if err != nil && !interrupted {
+	w, err := obs.Wait(ctx, cmd.RunIDs, reap.WaitOptions{
+		MaxWait: cmd.MaxWait.Seconds(), Poll: pollSeconds, Any: cmd.Any, Seen: left.see,
+	})
+	done()
+	stopped := errors.Is(err, context.Canceled)
+	if err != nil && !stopped {
 		return err
 	}
 	if c.json {
@@ -48,8 +54,8 @@ func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	if err != nil {
 		return err
 	}
-	if interrupted {
-		fmt.Fprintln(c.err, "jobprobe: interrupted; what has not ended goes on")
+	if stopped {
+		fmt.Fprintln(c.err, "jobprobe:", interrupted(began, left.String()+"; what has not ended goes on"))
 		return status(exitLeft)
 	}
 	if code := waitStatus(&w, cmd.Any); code != exitOK {
