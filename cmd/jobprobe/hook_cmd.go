@@ -15,7 +15,7 @@ import (
 
 type hookCmd struct {
 	RunID   string `required:"" name:"run-id" env:"JOBPROBE_RUN_ID" placeholder:"RUN_ID" help:"Run id."`
-	Status  string `default:"completed" help:"The run's own word for its end."`
+	Status  string `default:"completed" complete:"completed,failed,cancelled,timed_out" help:"The run's own word for its end."`
 	Reason  string `placeholder:"CODE" help:"Reason code, if the run has one (default: that of the JSON in LIONAGI_NOTIFY_PAYLOAD)."`
 	Target  string `help:"Who the notice is for (default: as recorded)."`
 	Sender  string `help:"Who the notice is from (default: as recorded)."`

@@ -14,7 +14,7 @@ import (
 
 type killCmd struct {
 	RunID  string         `arg:"" name:"run-id" help:"Run id."`
-	Signal string         `default:"TERM" placeholder:"NAME" help:"Signal to send first, by name or number."`
+	Signal string         `default:"TERM" placeholder:"NAME" complete:"TERM,KILL,INT,HUP,QUIT,USR1,USR2" help:"Signal to send first, by name or number."`
 	Grace  *time.Duration `placeholder:"DURATION" help:"How long to wait before what is left is killed (default: ${grace}, or as configured); 0s sends one signal and waits for nothing."`
 }
 

@@ -14,7 +14,7 @@ import (
 
 type listCmd struct {
 	Limit  int           `default:"50" help:"Show at most this many jobs; 0 shows all."`
-	Status string        `placeholder:"STATUS" help:"Show only jobs of this status."`
+	Status string        `placeholder:"STATUS" complete:"running,ending,completed,failed,cancelled,killed,timed_out,exited,unknown" help:"Show only jobs of this status."`
 	Watch  bool          `help:"Go on until interrupted: on a terminal the table is redrawn, elsewhere a line, with --json a document, is added for each job that is new or has changed."`
 	Every  time.Duration `placeholder:"DURATION" help:"Of a watch: look again at least this often (default: 2s); what the system tells of is seen at once."`
 }

@@ -38,27 +38,32 @@ type cli struct {
 
 	LifecycleCommand string `env:"JOBPROBE_LIFECYCLE_COMMAND" placeholder:"JSON" help:"Command that knows how runs ended, as a JSON list of words; {run_id} is replaced, or added at the end."`
 
-	Identify  identifyCmd  `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
-	Probe     probeCmd     `cmd:"" help:"Say whether a process is still the recorded one."`
-	Run       runCmd       `cmd:"" help:"Start a command as a background job and print its run id."`
-	Status    statusCmd    `cmd:"" help:"Show a job in full."`
-	List      listCmd      `cmd:"" help:"List jobs, newest first."`
-	Wait      waitCmd      `cmd:"" help:"Wait until jobs have ended."`
-	Output    outputCmd    `cmd:"" help:"Print what a job has printed."`
-	Kill      killCmd      `cmd:"" help:"Stop a job: signal its processes, once they are proved to be its own."`
-	Hook      hookCmd      `cmd:"" help:"Record the end that a run reports of itself."`
-	Sweep     sweepCmd     `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
-	Close     closeCmd     `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
-	Lifecycle lifecycleCmd `cmd:"" help:"Tell the life of a job: where it stands, how it got there, and what is proved of its processes."`
-	Drain     drainCmd     `cmd:"" help:"Admit no more jobs, and interrupt those that live."`
-	Metrics   metricsCmd   `cmd:"" help:"Print counts of ends, drains and observations, as Prometheus text."`
-	Prune     pruneCmd     `cmd:"" help:"Remove jobs that ended long ago."`
-	Claims    claimsCmd    `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
-	Doctor    doctorCmd    `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
-	Deliver   deliverCmd   `cmd:"" hidden:""`
-	Explain   explainCmd   `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
-	Version   versionCmd   `cmd:"" help:"Print the version."`
+	Identify   identifyCmd   `cmd:"" help:"Print the identity of a process, to keep beside its pid."`
+	Probe      probeCmd      `cmd:"" help:"Say whether a process is still the recorded one."`
+	Run        runCmd        `cmd:"" help:"Start a command as a background job and print its run id."`
+	Status     statusCmd     `cmd:"" help:"Show a job in full."`
+	List       listCmd       `cmd:"" help:"List jobs, newest first."`
+	Wait       waitCmd       `cmd:"" help:"Wait until jobs have ended."`
+	Output     outputCmd     `cmd:"" help:"Print what a job has printed."`
+	Kill       killCmd       `cmd:"" help:"Stop a job: signal its processes, once they are proved to be its own."`
+	Hook       hookCmd       `cmd:"" help:"Record the end that a run reports of itself."`
+	Sweep      sweepCmd      `cmd:"" help:"Observe every job once, and end what is conclusively gone."`
+	Close      closeCmd      `cmd:"" help:"End a job on your word that it is over, where nothing can be proved."`
+	Lifecycle  lifecycleCmd  `cmd:"" help:"Tell the life of a job: where it stands, how it got there, and what is proved of its processes."`
+	Drain      drainCmd      `cmd:"" help:"Admit no more jobs, and interrupt those that live."`
+	Metrics    metricsCmd    `cmd:"" help:"Print counts of ends, drains and observations, as Prometheus text."`
+	Prune      pruneCmd      `cmd:"" help:"Remove jobs that ended long ago."`
+	Claims     claimsCmd     `cmd:"" help:"List the keys that jobs were started under, and who holds them."`
+	Doctor     doctorCmd     `cmd:"" help:"Check the store, its file system and lock, and what this machine can tell of processes."`
+	Deliver    deliverCmd    `cmd:"" hidden:""`
+	Complete   completeCmd   `cmd:"" hidden:""`
+	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual page, jobprobe(1)."`
+	Completion completionCmd `cmd:"" help:"Print a script that completes command lines in a shell."`
+	Explain    explainCmd    `cmd:"" help:"Say what a word of an answer means, and what to do about it."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
+
+const description = "Is that exact background process still there; if not, how did it end?\n\nA DURATION is a number and a unit, such as 300ms, 5s, 10m or 1h."
 
 func main() {
 	spawn.Init()
@@ -75,7 +80,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	exited := -1
 	kctx, err := c.parse(negativePIDs(args),
 		kong.Name("jobprobe"),
-		kong.Description("Is that exact background process still there; if not, how did it end?\n\nA DURATION is a number and a unit, such as 300ms, 5s, 10m or 1h."),
+		kong.Description(description),
 		kong.Writers(stdout, stderr),
 		kong.Vars{"grace": spawn.DefaultGrace.String(), "version": "jobprobe " + version()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -204,6 +209,20 @@ const (
 	exitWindow  = 124 // a wait's window closed
 	exitLeft    = 130 // interrupted, and left the job running
 )
+
+// exitMeanings are what they mean, of all commands together.
+var exitMeanings = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "The answer is the good one: done, alive, all succeeded."},
+	{exitRefused, "Refused, or there is no such job."},
+	{exitGone, "The process is gone; or all jobs have ended and not all succeeded."},
+	{exitUnknown, "It cannot be told."},
+	{exitUsage, "The command line or the configuration is wrong."},
+	{exitWindow, "The window of a wait has closed."},
+	{exitLeft, "Interrupted; jobs go on."},
+}
 
 // status is an error that only sets the exit status: the answer is printed.
 type status int

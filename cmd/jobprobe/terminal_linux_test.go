@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -38,21 +39,24 @@ func sit(t *testing.T, dir string, columns int, env []string, args ...string) *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(s.read)
-		defer tty.Close()
-		piece := make([]byte, 4096)
-		for {
-			n, err := tty.Read(piece)
-			s.mu.Lock()
-			s.text.Write(piece[:n])
-			s.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
+	go s.listen(tty)
 	return s
+}
+
+// listen keeps what is sent to the terminal until that is closed.
+func (s *seat) listen(tty *os.File) {
+	defer close(s.read)
+	defer tty.Close()
+	piece := make([]byte, 4096)
+	for {
+		n, err := tty.Read(piece)
+		s.mu.Lock()
+		s.text.Write(piece[:n])
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
 }
 
 func (s *seat) seen() string {
