@@ -37,6 +37,7 @@ const (
 	lookAgain  = "Look again later, or from where the record was made."
 	closeIt    = "If you know that it is over, say so with \"jobprobe close\"."
 	readIt     = "Look at the record's job.json; nothing in it was changed."
+	seeList    = "\"jobprobe list\" shows the jobs; --dir names another store."
 	theyAsk    = "Try again: nothing was written, and the next command that looks completes it."
 	beforeIt   = "Look at what it has done before you run it again."
 	notSignals = "Nothing was signalled. Look at the processes yourself."
@@ -90,7 +91,7 @@ var codes = []code{
 	{"run.cancelled.sigterm", aReason, "The supervisor was asked to stop (SIGTERM), and stopped the command.", ""},
 
 	{"unspecified", aRefusal, "Why the record was not changed is not known.", theyAsk},
-	{"absent", aRefusal, "There is no such record, or its directory was moved away.", ""},
+	{"absent", aRefusal, "There is no such record, or its directory was moved away.", seeList},
 	{"lock_unavailable", aRefusal, "The record's lock was not to be had in time, or at all.", theyAsk},
 	{"unreadable", aRefusal, "The record is damaged.", readIt},
 	{"wrong_shape", aRefusal, "The record is JSON, and no object.", readIt},
@@ -103,7 +104,7 @@ var codes = []code{
 
 	{"signalled", aKillCode, "The signal was sent.", ""},
 	{"kill_not_recorded", aKillCode, "The signal was sent, and the record could not be changed to say so.", "The next command that looks records the end."},
-	{"no_such_job", aKillCode, "No job has this run id.", ""},
+	{"no_such_job", aKillCode, "No job has this run id.", seeList},
 	{"job_record_unreadable", aKillCode, "The record is damaged.", readIt},
 	{"job_record_wrong_shape", aKillCode, "The record is JSON, and no object.", readIt},
 	{"job_record_names_another_run", aKillCode, "The record's run_id is not the name of its directory.", readIt},
@@ -135,6 +136,9 @@ var codes = []code{
 	{"delivery_cwd_is_not_a_directory", aNoticeCode, "The directory to notify from is no directory any more.", ""},
 	{"record_not_trusted", aNoticeCode, "Somebody else owns the record or could have written it, so its command was not run.", "Make the record and its directories writable by their owner only."},
 
+	{"invalid_input", anError, "This is no run id.", seeList},
+	{"not_found", anError, "No job has this run id.", seeList},
+	{"record_unusable", anError, "The record is damaged.", readIt},
 	{"no_such_process", anError, "No process has this pid.", ""},
 	{"unknown", anError, "It cannot be told from here.", lookAgain},
 	{"refused", anError, "The command could not be carried out; the message says why.", ""},
@@ -161,7 +165,7 @@ var codes = []code{
 	{"unknown", aClaimState, "The record of the job that holds the key cannot be used, or its process cannot be asked about from here. The key is not free.", closeIt},
 
 	{"draining", anError, "The store admits no jobs.", "\"jobprobe drain --reopen\" admits them again."},
-	{"spawn_failed", anError, "The job was recorded and could not be started; the message says why.", ""},
+	{"spawn_failed", anError, "The job was recorded and could not be started; the message says why.", "\"jobprobe status\" shows it."},
 
 	{"none", aState, "The job has not started.", ""},
 	{"running", aState, "The job has started, and no end is on record.", ""},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"embed"
-	"io"
 )
 
 type completionCmd struct {
@@ -35,6 +34,6 @@ func (cmd *completionCmd) Run(c *console) error {
 			Script string `json:"script"`
 		}{cmd.Shell, string(text)})
 	}
-	_, err = io.WriteString(c.out, string(text))
+	_, err = c.out.Write(text)
 	return err
 }

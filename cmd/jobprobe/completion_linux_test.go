@@ -185,7 +185,7 @@ echo "ready"1
 
 // What cannot be run here has at least the form of what it must do.
 func TestCompletionPowerShell(t *testing.T) {
-	out, err := program(t, t.TempDir(), "completion", "powershell").Output()
+	out, err := inText(t, t.TempDir(), "completion", "powershell").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestCompletionPowerShell(t *testing.T) {
 
 // A manual page that troff has nothing against, with every command and flag.
 func TestManualPage(t *testing.T) {
-	out, err := program(t, t.TempDir(), "man").Output()
+	out, err := inText(t, t.TempDir(), "man").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

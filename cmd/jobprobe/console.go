@@ -21,6 +21,7 @@ type console struct {
 	json     bool
 	screen   screen // that out leads to
 	began    time.Time
+	command  string // the command's name and a space; empty if none is known
 }
 
 // document prints a struct as one JSON object that names its contract.

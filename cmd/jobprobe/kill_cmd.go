@@ -79,6 +79,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 func (cmd *killCmd) print(c *console, reply *reap.KillReply) error {
 	if !reply.Killed || !reply.Recorded {
 		fmt.Fprintf(c.err, "jobprobe: %s: %s\n", reply.ReasonCode, printable(reply.Reason))
+		c.advise(next(reply.ReasonCode, aKillCode))
 	}
 	if c.json {
 		return c.document(reply)

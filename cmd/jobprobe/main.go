@@ -90,10 +90,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		code := out.exitStatus(&failure{exitUsage, err})
-		fmt.Fprintf(stderr, "Run \"jobprobe %s--help\" for what can be said.\n", command(err))
-		return code
+		out.command = command(err)
+		return out.exitStatus(&failure{exitUsage, err})
 	}
+	out.command = kctx.Selected().Name + " "
 	out.json = c.JSON
 	obs, cfg, err := c.observer(kctx.Selected().Name, stderr)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *cli) observer(command string, stderr io.Writer) (obs reap.Observer, cfg
 		cfg, err = defaults(), nil
 	}
 	if err != nil {
-		return obs, cfg, err
+		return obs, cfg, &configError{err}
 	}
 	obs = reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
 	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
@@ -249,8 +249,11 @@ func (c *console) exitStatus(err error) int {
 	if coded, ok := errors.AsType[*failure](err); ok {
 		code = coded.code
 	}
+	p := problem(err, code)
+	p.Next = c.advice(err, p.ReasonCode)
+	c.advise(p.Next)
 	if c.json {
-		c.document(problem(err, code))
+		c.document(p)
 	}
 	return code
 }
@@ -272,6 +275,8 @@ type problemJSON struct {
 	// ReasonCode is a sidecar.Refusal, or what kind of problem it is.
 	ReasonCode string `json:"reason_code"`
 	Error      string `json:"error"`
+	// Next is what to do about it, where there is something.
+	Next string `json:"next,omitzero"`
 }
 
 func problem(err error, code int) problemJSON {

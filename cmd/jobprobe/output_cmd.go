@@ -39,7 +39,9 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		c.document(unusable)
 		return status(exitRefused)
 	case unusable != nil:
-		return fmt.Errorf("%s: %s", cmd.RunID, unusable.Error)
+		fmt.Fprintf(c.err, "jobprobe: %s: %s\n", cmd.RunID, unusable.Error)
+		c.advise(next(unusable.RecordState, aRefusal))
+		return status(exitRefused)
 	case c.json:
 		if out.Console != nil {
 			text := *out.Console

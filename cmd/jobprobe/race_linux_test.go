@@ -23,6 +23,14 @@ func program(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// inText is the program that answers in text.
+func inText(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := program(t, dir, args...)
+	cmd.Args = append(cmd.Args[:1], cmd.Args[2:]...)
+	return cmd
+}
+
 // handle is what run prints.
 type handle struct {
 	RunID      string            `json:"run_id"`

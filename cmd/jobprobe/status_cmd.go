@@ -67,7 +67,8 @@ func printJob(c *console, job *reap.Job) error {
 		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; \"jobprobe list\" shows the jobs\n", job.RunID)
 		return nil
 	case !job.Known:
-		fmt.Fprintf(c.err, "jobprobe: the record of %s is %s: %s\n", job.RunID, job.RecordState, deref(job.RecordError))
+		fmt.Fprintf(c.err, "jobprobe: the record of %s is %s: %s\n", job.RunID, job.RecordState, printable(deref(job.RecordError)))
+		c.advise(next(job.RecordState, aRefusal))
 		return nil
 	}
 	now := time.Now()

@@ -31,8 +31,7 @@ type seat struct {
 // sit starts the program, as text, at a terminal this wide.
 func sit(t *testing.T, dir string, columns int, env []string, args ...string) *seat {
 	t.Helper()
-	s := &seat{Cmd: program(t, dir, args...), read: make(chan struct{})}
-	s.Args = append(s.Args[:1], s.Args[2:]...) // as text
+	s := &seat{Cmd: inText(t, dir, args...), read: make(chan struct{})}
 	s.Stderr = nil
 	s.Env = append(append(s.Environ(), "TERM=xterm", "NO_COLOR="), env...)
 	tty, err := pty.StartWithSize(s.Cmd, &pty.Winsize{Rows: 12, Cols: uint16(columns)})
@@ -130,9 +129,7 @@ func TestListAtATerminal(t *testing.T) {
 		}
 	}
 	// Without a terminal nothing is cut.
-	cmd := program(t, dir, "list")
-	cmd.Args = append(cmd.Args[:1], cmd.Args[2:]...)
-	if out, err := cmd.Output(); err != nil || !bytes.Contains(out, []byte(strings.Repeat("日本語", 20))) || bytes.ContainsAny(out, "\x1b…") {
+	if out, err := inText(t, dir, "list").Output(); err != nil || !bytes.Contains(out, []byte(strings.Repeat("日本語", 20))) || bytes.ContainsAny(out, "\x1b…") {
 		t.Errorf("%v: %q", err, out)
 	}
 }
@@ -196,10 +193,11 @@ func TestListWatchAppends(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		dir := t.TempDir()
 		h := live(t, dir)
-		cmd := program(t, dir, "list", "--watch", "--every", "10m")
-		if !asJSON {
-			cmd.Args = append(cmd.Args[:1], cmd.Args[2:]...)
+		start := inText
+		if asJSON {
+			start = program
 		}
+		cmd := start(t, dir, "list", "--watch", "--every", "10m")
 		var trouble bytes.Buffer
 		cmd.Stderr = &trouble
 		out, err := cmd.StdoutPipe()
@@ -210,9 +208,9 @@ func TestListWatchAppends(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := lines(out)
-		next(t, s, h.RunID+`.*running`)
+		nextLine(t, s, h.RunID+`.*running`)
 		h.kill(t)
-		next(t, s, h.RunID+`.*indeterminate`)
+		nextLine(t, s, h.RunID+`.*indeterminate`)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -235,8 +233,7 @@ func TestFollowAndSweepInterrupted(t *testing.T) {
 		{[]string{"output", "--follow", a.id}, "^ready", exitLeft, `^jobprobe: interrupted after [0-9]+s: ` + a.id + ` goes on`},
 		{[]string{"sweep", "--every", "10m"}, "^1 observed", exitOK, `^stopped after 1 passes`},
 	} {
-		cmd := program(t, a.store.Dir, test.args...)
-		cmd.Args = append(cmd.Args[:1], cmd.Args[2:]...)
+		cmd := inText(t, a.store.Dir, test.args...)
 		var trouble bytes.Buffer
 		cmd.Stderr = &trouble
 		out, err := cmd.StdoutPipe()
@@ -246,7 +243,7 @@ func TestFollowAndSweepInterrupted(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		next(t, lines(out), test.ready)
+		nextLine(t, lines(out), test.ready)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -269,8 +266,8 @@ func lines(stream io.Reader) <-chan string {
 	return list
 }
 
-// next waits for a line.
-func next(t *testing.T, lines <-chan string, want string) {
+// nextLine waits for a line.
+func nextLine(t *testing.T, lines <-chan string, want string) {
 	t.Helper()
 	re := regexp.MustCompile(want)
 	late := time.After(time.Minute)

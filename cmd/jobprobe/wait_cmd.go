@@ -69,7 +69,8 @@ func printWait(c *console, w *reap.Waiting) error {
 	for i := range w.Runs {
 		run := &w.Runs[i]
 		if run.Error != nil {
-			fmt.Fprintf(c.err, "jobprobe: %s\n", run.Error.Message)
+			fmt.Fprintf(c.err, "jobprobe: %s\n", printable(run.Error.Message))
+			c.advise(next(run.Error.Kind, anError))
 			continue
 		}
 		detail := reason(run.ReasonCode, run.Refused)

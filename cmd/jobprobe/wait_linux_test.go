@@ -35,8 +35,7 @@ func attend(t *testing.T, script string, flags ...string) *attended {
 	t.Cleanup(func() { endJobs(dir) })
 	a := &attended{store: sidecar.Store{Dir: dir}}
 	args := append([]string{"run", "--wait"}, flags...)
-	a.Cmd = program(t, dir, append(args, "--", "sh", "-c", script)...)
-	a.Args = append(a.Args[:1], a.Args[2:]...) // as text
+	a.Cmd = inText(t, dir, append(args, "--", "sh", "-c", script)...)
 	a.Stderr = nil
 	stdout, err := a.StdoutPipe()
 	if err != nil {

@@ -29,6 +29,7 @@ func watchList(ctx context.Context, c *console, obs *reap.Observer, opt reap.Lis
 	}
 	jobs, live := 0, []string(nil)
 	for ctx.Err() == nil {
+		alarm.set(live)
 		l, err := obs.List(ctx, opt)
 		if err == nil {
 			err = v.show(&l)
@@ -42,7 +43,10 @@ func watchList(ctx context.Context, c *console, obs *reap.Observer, opt reap.Lis
 		}
 		looks++
 		jobs, live = len(l.Jobs), unended(l.Jobs)
-		alarm.wait(ctx, live, every)
+		// What is watched only now may have changed since it was looked at.
+		if !alarm.set(live) {
+			alarm.wait(ctx, live, every)
+		}
 	}
 	v.close()
 	return interrupted(began, fmt.Sprintf("%d of %d jobs had ended, after %d looks", jobs-len(live), jobs, looks))
@@ -172,11 +176,12 @@ func (ch *changes) line(id, state, outcome, reason, label string) error {
 type alarm struct {
 	obs     *reap.Observer
 	files   *fsnotify.Watcher // nil if the system tells nothing
+	known   map[string]bool   // jobs whose records were watched before
 	resized chan os.Signal
 }
 
 func newAlarm(obs *reap.Observer) *alarm {
-	a := &alarm{obs: obs, resized: make(chan os.Signal, 1)}
+	a := &alarm{obs: obs, known: map[string]bool{}, resized: make(chan os.Signal, 1)}
 	signal.Notify(a.resized, resized)
 	a.files, _ = fsnotify.NewWatcher()
 	return a
@@ -189,21 +194,40 @@ func (a *alarm) close() {
 	}
 }
 
+// set watches the store and the records of some jobs, and says whether one was not
+// watched before. A record is replaced by rename, which takes the watched inode
+// away, so each call watches what is there now.
+func (a *alarm) set(ids []string) (more bool) {
+	if a.files == nil {
+		return false
+	}
+	_ = a.files.Add(a.obs.Store.Dir) // no store yet: the next turn tries again
+	for _, id := range ids {
+		dir := filepath.Join(a.obs.Store.Dir, id)
+		if !a.known[id] {
+			a.known[id], more = true, true
+			_ = a.files.Remove(dir) // or each line that the job prints would wake
+		}
+		_ = a.files.Add(filepath.Join(dir, "job.json"))
+	}
+	return more
+}
+
 // settling is how long what comes together is waited for: a record is made in
 // several steps, each of which wakes.
 const settling = 50 * time.Millisecond
 
-// wait returns when one of the jobs may have changed. What happens while nobody
-// waits is not lost: file events are kept, and a wait looks first.
+// wait returns when one of the jobs may have changed since it was set. File events
+// are kept until then, and a job whose process is gone is looked at first.
 func (a *alarm) wait(ctx context.Context, ids []string, every time.Duration) {
-	turn, wake := context.WithTimeout(ctx, every)
+	looking, wake := context.WithTimeout(ctx, every)
 	defer wake()
 	if len(ids) > 0 {
 		woken := make(chan struct{})
 		defer func() { wake(); <-woken }()
 		go func() {
 			defer close(woken)
-			w, err := a.obs.Wait(turn, ids, reap.WaitOptions{MaxWait: every.Seconds(), Poll: pollSeconds, Any: true})
+			w, err := a.obs.Wait(looking, ids, reap.WaitOptions{MaxWait: every.Seconds(), Poll: pollSeconds, Any: true})
 			if err == nil && anyEnded(&w) {
 				wake()
 			}
@@ -213,14 +237,8 @@ func (a *alarm) wait(ctx context.Context, ids []string, every time.Duration) {
 	var lost <-chan error
 	if a.files != nil {
 		events, lost = a.files.Events, a.files.Errors
-		_ = a.files.Add(a.obs.Store.Dir) // no store yet: the next turn tries again
-		for _, id := range ids {
-			dir := filepath.Join(a.obs.Store.Dir, id)
-			_ = a.files.Remove(dir) // or each line that the job prints would wake
-			_ = a.files.Add(filepath.Join(dir, "job.json"))
-		}
 	}
-	for {
+	for turn := looking; ; {
 		select {
 		case <-turn.Done():
 			return
