@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 	"github.com/creack/pty"
+	"github.com/gofrs/flock"
 
 	"github.com/jobprobe/jobprobe/sidecar"
 )
@@ -283,5 +285,25 @@ func nextLine(t *testing.T, lines <-chan string, want string) {
 		case <-late:
 			t.Fatalf("waited in vain for %s", want)
 		}
+	}
+}
+
+// A sweep that is held up shows how far it is, and says so when it is interrupted.
+func TestSweepProgress(t *testing.T) {
+	store := shop(t)
+	lock := flock.New(filepath.Join(store.Dir, second, "job.lock"))
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	s := sit(t, store.Dir, 80, nil, "sweep")
+	s.until(t, `sweep: 1 of 2 looked at`)
+	if err := s.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	code, text := s.leaves(t)
+	after := text[strings.LastIndex(text, eraseLine)+len(eraseLine):]
+	if code != exitLeft || !regexp.MustCompile(`^jobprobe: interrupted after [0-9]+s: [12] of 2 looked at`).MatchString(after) {
+		t.Errorf("exit status %d, %q", code, text)
 	}
 }
