@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,26 +198,12 @@ func TestListWatchAppends(t *testing.T) {
 		if asJSON {
 			start = program
 		}
-		cmd := start(t, dir, "list", "--watch", "--every", "10m")
-		var trouble bytes.Buffer
-		cmd.Stderr = &trouble
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		s := lines(out)
+		s, stop := hear(t, start(t, dir, "list", "--watch", "--every", "10m"))
 		nextLine(t, s, h.RunID+`.*running`)
 		h.kill(t)
 		nextLine(t, s, h.RunID+`.*indeterminate`)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != exitLeft || !strings.Contains(trouble.String(), "1 of 1 jobs had ended") {
-			t.Errorf("exit status %d, %q", code, trouble.String())
+		if code, trouble := stop(); code != exitLeft || !strings.Contains(trouble, "1 of 1 jobs had ended") {
+			t.Errorf("exit status %d, %q", code, trouble)
 		}
 	}
 }
@@ -235,37 +220,41 @@ func TestFollowAndSweepInterrupted(t *testing.T) {
 		{[]string{"output", "--follow", a.id}, "^ready", exitLeft, `^jobprobe: interrupted after [0-9]+s: ` + a.id + ` goes on`},
 		{[]string{"sweep", "--every", "10m"}, "^1 observed", exitOK, `^stopped after 1 passes`},
 	} {
-		cmd := inText(t, a.store.Dir, test.args...)
-		var trouble bytes.Buffer
-		cmd.Stderr = &trouble
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		nextLine(t, lines(out), test.ready)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != test.code || !regexp.MustCompile(test.want).MatchString(trouble.String()) {
-			t.Errorf("%v: exit status %d, %q", test.args, code, trouble.String())
+		s, stop := hear(t, inText(t, a.store.Dir, test.args...))
+		nextLine(t, s, test.ready)
+		if code, trouble := stop(); code != test.code || !regexp.MustCompile(test.want).MatchString(trouble) {
+			t.Errorf("%v: exit status %d, %q", test.args, code, trouble)
 		}
 	}
 }
 
-// lines are those of a stream as they come.
-func lines(stream io.Reader) <-chan string {
+// hear starts a program and returns its lines as they come, and what ends it: a
+// SIGTERM, after which its exit status and complaints are told.
+func hear(t *testing.T, cmd *exec.Cmd) (lines <-chan string, stop func() (code int, trouble string)) {
+	t.Helper()
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	list := make(chan string, 100)
 	go func() {
 		defer close(list)
-		for s := bufio.NewScanner(stream); s.Scan(); {
+		for s := bufio.NewScanner(out); s.Scan(); {
 			list <- s.Text()
 		}
 	}()
-	return list
+	return list, func() (int, string) {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode(), complaints.String()
+	}
 }
 
 // nextLine waits for a line.

@@ -49,7 +49,8 @@ func watchList(ctx context.Context, c *console, obs *reap.Observer, opt reap.Lis
 		}
 	}
 	v.close()
-	return interrupted(began, fmt.Sprintf("%d of %d jobs had ended, after %d looks", jobs-len(live), jobs, looks))
+	fmt.Fprintln(c.err, "jobprobe:", interrupted(began, fmt.Sprintf("%d of %d jobs had ended, after %d looks", jobs-len(live), jobs, looks)))
+	return status(exitLeft)
 }
 
 // unended are the jobs without an end, which may change.
