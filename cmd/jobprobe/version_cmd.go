@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -17,24 +18,50 @@ func (*versionCmd) Help() string {
 }
 
 func (*versionCmd) Run(c *console) error {
+	b := readBuild()
 	if c.json {
-		return c.document(struct {
-			Version  string `json:"version"`
-			Go       string `json:"go"`
-			Platform string `json:"platform"`
-		}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+		return c.document(b)
 	}
-	_, err := fmt.Fprintf(c.out, "jobprobe %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(c.out, "jobprobe %s %s %s\n%s", b.Version, b.Go, b.Platform, b.source())
 	return err
 }
 
-// version is Version, or what the build recorded of the repository.
-func version() string {
-	if Version != "" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
+// build is what this program was built from. Commit and Dirty are null where
+// the build did not see the repository.
+type build struct {
+	Version  string  `json:"version"`
+	Go       string  `json:"go"`
+	Platform string  `json:"platform"`
+	Commit   *string `json:"commit"`
+	Dirty    *bool   `json:"dirty"`
 }
+
+func readBuild() build {
+	b := build{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(b.Version, info.Main.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = &s.Value
+			case "vcs.modified":
+				b.Dirty = new(s.Value == "true")
+			}
+		}
+	}
+	b.Version = cmp.Or(b.Version, "devel")
+	return b
+}
+
+// source is a line that names the commit, where it is known.
+func (b build) source() string {
+	switch {
+	case b.Commit == nil:
+		return ""
+	case b.Dirty != nil && *b.Dirty:
+		return "commit " + *b.Commit + ", dirty: with changes that are not committed\n"
+	}
+	return "commit " + *b.Commit + ", clean\n"
+}
+
+func version() string { return readBuild().Version }
