@@ -12,12 +12,54 @@ TARGETS := linux/amd64 linux/arm64 linux/386 linux/riscv64 linux/s390x \
            darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
            freebsd/amd64 openbsd/amd64 netbsd/amd64
 
+# What make dist builds, and where make install puts things.
+DIST_TARGETS ?= $(TARGETS)
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+
 export CGO_ENABLED ?= 0
 
-.PHONY: build demo test race test-windows test-arch stress check fmt vet lint tidy cross bench fuzz clean
+.PHONY: build share install uninstall dist dist-check demo test race test-windows test-arch stress check \
+        fmt vet lint vuln tidy cross bench benchmarks fuzz clean
 
-build: ## The binary, in bin/.
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/jobprobe
+build: ## The binary, in bin/, stamped with the commit.
+	$(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/jobprobe
+
+# What the binary prints of itself, where a system looks for it. A binary that
+# has no such command yet (exit status 80) goes without.
+SHARE := man/man1/jobprobe.1=man \
+         bash-completion/completions/jobprobe=completion-bash \
+         zsh/site-functions/_jobprobe=completion-zsh \
+         fish/vendor_completions.d/jobprobe.fish=completion-fish
+
+share: build ## Man page and shell completions, in bin/share.
+	rm -rf bin/share; mkdir -p bin/share
+	for page in $(SHARE); do \
+	  file=bin/share/$${page%=*}; command=$${page#*=}; mkdir -p $${file%/*}; \
+	  $(BIN) $${command/-/ } >$$file || { status=$$?; rm $$file; [ $$status = 80 ]; } ; \
+	done
+
+# BIN and bin/share as they are: built by whoever may, installed by root.
+INSTALLED = $(DESTDIR)$(PREFIX)
+
+install: ## What make share made, below PREFIX (/usr/local); DESTDIR stands before it.
+	mkdir -p $(INSTALLED)/bin
+	install -m 755 $(BIN) $(INSTALLED)/bin/jobprobe
+	cd bin/share; find . -type f | while read -r file; do \
+	  mkdir -p $(INSTALLED)/share/$${file%/*}; \
+	  install -m 644 $$file $(INSTALLED)/share/$$file; \
+	done
+
+uninstall: ## Removes these files again.
+	rm -f $(INSTALLED)/bin/jobprobe $(foreach page,$(SHARE),$(INSTALLED)/share/$(firstword $(subst =, ,$(page))))
+
+dist: ## Archives, packages, SBOMs and SHA256SUMS of this commit, built twice and compared.
+	$(GO) build -modfile=tools/release/go.mod -trimpath -buildvcs=false -o bin/ tool
+	$(GO) build -trimpath -buildvcs=false -o bin/ ./packaging/archive
+	packaging/dist.sh $(DIST_TARGETS)
+
+dist-check: ## Unpacks and installs what make dist made, and runs it (dpkg, rpm2cpio, cpio, unzip).
+	packaging/check.sh
 
 demo: build ## The main job on real processes, step by step.
 	bash testdata/demo.sh $(BIN)
