@@ -99,16 +99,23 @@ fmt:
 vet:
 	$(GO) vet ./...
 
-lint: ## staticcheck and exhaustive, once for each operating system.
-	$(GO) build -modfile=tools/go.mod -o bin/ honnef.co/go/tools/cmd/staticcheck github.com/nishanths/exhaustive/cmd/exhaustive
+bin/tools: tools/go.mod tools/go.sum
+	$(GO) build -modfile=tools/go.mod -o bin/ tool
+	touch $@
+
+lint: bin/tools ## actionlint, then staticcheck and exhaustive for each operating system.
+	bin/actionlint .github/workflows/*.yml
 	for os in linux darwin windows; do \
 	  echo "$$os" ; \
 	  GOOS=$$os bin/staticcheck ./... ; \
 	  GOOS=$$os bin/exhaustive -typeignore '(^syscall|/jsontext)\.' ./... ; \
 	done
 
-tidy:
-	$(GO) mod tidy -diff
+vuln: bin/tools ## govulncheck, which asks its database: not for machines without a network.
+	for os in linux darwin windows; do echo "$$os"; GOOS=$$os bin/govulncheck ./... ; done
+
+tidy: ## Of the module, and of what CI builds its tools from.
+	for module in . tools tools/release; do (cd $$module && $(GO) mod tidy -diff); done
 
 cross: ## Build, vet and compile the tests for every platform.
 	for target in $(TARGETS); do \
