@@ -6,6 +6,7 @@ BIN         := bin/jobprobe
 LDFLAGS     ?=
 FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
+RUNS        ?= 10
 
 # Platforms that behave, and platforms that only build.
 TARGETS := linux/amd64 linux/arm64 linux/386 linux/riscv64 linux/s390x \
@@ -30,7 +31,8 @@ build: ## The binary, in bin/, stamped with the commit.
 SHARE := man/man1/jobprobe.1=man \
          bash-completion/completions/jobprobe=completion-bash \
          zsh/site-functions/_jobprobe=completion-zsh \
-         fish/vendor_completions.d/jobprobe.fish=completion-fish
+         fish/vendor_completions.d/jobprobe.fish=completion-fish \
+         jobprobe/completion.ps1=completion-powershell
 
 share: build ## Man page and shell completions, in bin/share.
 	rm -rf bin/share; mkdir -p bin/share
@@ -126,7 +128,22 @@ cross: ## Build, vet and compile the tests for every platform.
 bench: ## Beside the bare system calls, then beside other libraries.
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) . ./sidecar
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./reap ./cmd/jobprobe # these take samples of their own
-	cd bench && $(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
+	cd bench && $(GO) test -run '^$$' -bench Alive -benchtime $(BENCHTIME) .
+
+# Of each, RUNS runs; those with -benchtime 1x take samples of their own.
+MEASURE = $(GO) test -run '^$$' -count $(RUNS) -timeout 60m
+
+benchmarks: bin/tools ## Writes BENCHMARKS.md from RUNS runs (10) of all there is in it, on Linux.
+	load=$$(cut -d' ' -f1-3 /proc/loadavg); \
+	{ $(MEASURE) -bench Probe -benchtime 0.2s . ; \
+	  (cd bench; $(MEASURE) -bench Alive -benchtime 0.2s . ) ; \
+	  $(MEASURE) -bench 'Read|Update' -benchtime 1x ./sidecar ; \
+	  $(MEASURE) -bench 'Wake|Process' -benchtime 1x ./reap ; \
+	  $(MEASURE) -bench Run -benchtime 1x ./cmd/jobprobe ; \
+	  (cd bench; $(MEASURE) -bench Growth -benchtime 1x . ) ; } | tee bin/bench.txt ; \
+	bin/benchstat -format csv -row .fullname bin/bench.txt >bin/bench.csv ; \
+	cd bench; $(GO) run ./report -runs $(RUNS) -load "$$load" <../bin/bench.csv >../bin/BENCHMARKS.md ; \
+	mv ../bin/BENCHMARKS.md ..
 
 fuzz: ## Every fuzz target for FUZZTIME.
 	for pkg in $$($(GO) list ./...); do \

@@ -11,7 +11,13 @@ arch=$(go env GOHOSTARCH)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
-only() { [ $# = 1 ] && [ -e "$1" ] || { echo "check.sh: not one file: $*" >&2; exit 1; }; printf '%s\n' "$here/$1"; }
+only() {
+	if [ $# != 1 ] || [ ! -e "$1" ]; then
+		echo "check.sh: not one file: $*" >&2
+		exit 1
+	fi
+	printf '%s\n' "$here/$1"
+}
 sane() { tr -d '\r' <<<"$("$@" version)" | grep -x "commit $commit, clean"; }
 
 (cd dist && sha256sum --quiet -c SHA256SUMS)

@@ -23,7 +23,7 @@ sums() { if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a
 # platform OUT NAME TARGET packs what is for one platform; the working
 # directory is a checkout.
 platform() {
-	local out=$1 name=$2 os=${3%/*} arch=${3#*/} exe= format=tar.gz
+	local out=$1 name=$2 os=${3%/*} arch=${3#*/} exe='' format=tar.gz
 	if [ "$os" = windows ]; then exe=.exe format=zip; fi
 	GOOS=$os GOARCH=$arch make -s build BIN="bin/$name/jobprobe$exe"
 	cp -R LICENSE README.md bin/share "bin/$name"
