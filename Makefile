@@ -45,6 +45,7 @@ share: build ## Man page and shell completions, in bin/share.
 INSTALLED = $(DESTDIR)$(PREFIX)
 
 install: ## What make share made, below PREFIX (/usr/local); DESTDIR stands before it.
+	@test -x $(BIN) -a -d bin/share || { echo "run make share first" >&2; exit 1; }
 	mkdir -p $(INSTALLED)/bin
 	install -m 755 $(BIN) $(INSTALLED)/bin/jobprobe
 	cd bin/share; find . -type f | while read -r file; do \
@@ -60,7 +61,7 @@ dist: ## Archives, packages, SBOMs and SHA256SUMS of this commit, built twice an
 	$(GO) build -trimpath -buildvcs=false -o bin/ ./packaging/archive
 	packaging/dist.sh $(DIST_TARGETS)
 
-dist-check: ## Unpacks and installs what make dist made, and runs it (dpkg, rpm2cpio, cpio, unzip).
+dist-check: share ## Unpacks and installs what make dist made, and runs it (dpkg, rpm2cpio, cpio, unzip).
 	packaging/check.sh
 
 demo: build ## The main job on real processes, step by step.
