@@ -52,6 +52,12 @@ else
 	echo "check.sh: no wine: the Windows binary is not run"
 fi
 
+# A change that is not committed shows.
+git clone -q . "$root/changed"
+echo >>"$root/changed/README.md"
+make -s -C "$root/changed" build
+"$root/changed/bin/jobprobe" version | grep "^commit $commit, dirty"
+
 # Installed by make and removed again, nothing is left.
 make -s install uninstall DESTDIR="$root/make" PREFIX=/opt/jobprobe
 [ -z "$(find "$root/make" -type f)" ]
