@@ -41,10 +41,10 @@ func BenchmarkGrowth(b *testing.B) {
 		floor func(store) spent
 		argv  func(store) []string
 	}{
+		{"status", 0, func(store) spent { return spend(b, empty) }, func(s store) []string { return []string{"status", s.ids[len(s.ids)/2]} }},
 		{"list", 0, store.lookAll, func(store) []string { return []string{"list", "--limit", "0"} }},
 		{"sweep", 0, store.lookAll, func(store) []string { return []string{"sweep"} }},
 		{"wait", 124, store.lookAll, func(s store) []string { return append([]string{"wait", "--max-wait", "0s"}, s.ids...) }},
-		{"status", 0, func(store) spent { return spend(b, empty) }, func(s store) []string { return []string{"status", s.ids[len(s.ids)/2]} }},
 	} {
 		for _, jobs := range sizes {
 			s := stores[jobs]
