@@ -14,12 +14,13 @@ import (
 )
 
 func main() {
-	runs := flag.Int("runs", 0, "how many runs each number is of")
+	runs := flag.Int("runs", 0, "how many runs a number is of")
+	growth := flag.Int("growth-runs", 0, "how many those of the growth are of")
 	load := flag.String("load", "", "load averages before the first run")
 	flag.Parse()
 	all, err := read(os.Stdin)
 	if err == nil {
-		err = write(os.Stdout, all, *runs, *load)
+		err = write(os.Stdout, all, *runs, *growth, *load)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -75,12 +76,12 @@ func read(in io.Reader) ([]measured, error) {
 	}
 }
 
-func write(out io.Writer, all []measured, runs int, load string) error {
+func write(out io.Writer, all []measured, runs, growth int, load string) error {
 	machine, err := machine()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, head, runs, machine, load)
+	fmt.Fprintf(out, head, runs, growth, machine, load)
 	for _, t := range tables {
 		if err := t.write(out, all); err != nil {
 			return err

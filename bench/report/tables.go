@@ -12,8 +12,8 @@ Written by ` + "`make benchmarks`" + `; edit the generator, below bench/report, 
 
 A time says something of one machine; a ratio says something of the program. So each benchmark measures its
 floor, the least system calls that any program needs for the same answer, in the same run and in turns, and
-what counts is the ratio of the two. A number is the median of %d runs, with how far from it 95%% of the
-medians lie, by benchstat (∞: too few runs to say).
+what counts is the ratio of the two. A number is the median of %d runs (of %d in the last table), with the
+half width of its 95%% confidence interval, by benchstat (∞: too few runs to say).
 
 Measured on %s. Load averages (1, 5 and 15 minutes) when the runs began: %s. What else a
 machine does adds to times, and to most ratios: compare what was measured where nothing else ran.
