@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,12 +23,12 @@ import (
 // Memory is the most that the command had. Run it with -benchtime 1x.
 func BenchmarkGrowth(b *testing.B) {
 	bin := b.TempDir()
-	program := build(b, bin, "./cmd/jobprobe")
+	program, meter := build(b, bin, "..", "./cmd/jobprobe"), meter(build(b, bin, ".", "./spend"))
 	empty := filepath.Join(bin, "empty.go")
 	if err := os.WriteFile(empty, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	empty = build(b, bin, empty)
+	empty = build(b, bin, ".", empty)
 	stores := map[int]store{}
 	sizes := []int{100, 1_000, 10_000, 100_000}
 	for _, jobs := range sizes {
@@ -41,7 +40,7 @@ func BenchmarkGrowth(b *testing.B) {
 		floor func(store) spent
 		argv  func(store) []string
 	}{
-		{"status", 0, func(store) spent { return spend(b, empty) }, func(s store) []string { return []string{"status", s.ids[len(s.ids)/2]} }},
+		{"status", 0, func(store) spent { return meter.spend(b, empty) }, func(s store) []string { return []string{"status", s.ids[len(s.ids)/2]} }},
 		{"list", 0, store.lookAll, func(store) []string { return []string{"list", "--limit", "0"} }},
 		{"sweep", 0, store.lookAll, func(store) []string { return []string{"sweep"} }},
 		{"wait", 124, store.lookAll, func(s store) []string { return append([]string{"wait", "--max-wait", "0s"}, s.ids...) }},
@@ -52,7 +51,7 @@ func BenchmarkGrowth(b *testing.B) {
 				var full, floor spent
 				for b.Loop() {
 					floor.add(c.floor(s))
-					one := spend(b, program, append([]string{"--dir", s.dir, "--json"}, c.argv(s)...)...)
+					one := meter.spend(b, append([]string{program, "--dir", s.dir, "--json"}, c.argv(s)...)...)
 					if one.exit != c.exit {
 						b.Fatalf("exit status %d, not %d", one.exit, c.exit)
 					}
@@ -114,17 +113,20 @@ func liveJobs(b *testing.B, jobs int) store {
 	return s
 }
 
-func build(b *testing.B, dir, what string) string {
+// build builds a program of a module, and returns its path.
+func build(b *testing.B, dir, module, what string) string {
 	b.Helper()
 	path := filepath.Join(dir, strings.TrimSuffix(filepath.Base(what), ".go"))
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path, what)
-	cmd.Dir = ".."                                  // the module that the program belongs to
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	return path
 }
+
+// meter is the path of the program spend.
+type meter string
 
 // spent is what a command took.
 type spent struct {
@@ -133,20 +135,17 @@ type spent struct {
 	exit       int
 }
 
-func spend(b *testing.B, program string, argv ...string) spent {
+// spend runs a command and says what it took.
+func (m meter) spend(b *testing.B, argv ...string) (s spent) {
 	b.Helper()
-	cmd := exec.Command(program, argv...)
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	out, err := exec.Command(string(m), argv...).Output()
+	if err == nil {
+		_, err = fmt.Sscan(string(out), &s.clock, &s.cpu, &s.memory, &s.exit)
+	}
+	if err != nil {
 		b.Fatal(err)
 	}
-	_ = cmd.Wait() // its exit status is looked at by whoever asked
-	took := time.Since(began)
-	used := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	return spent{
-		clock: took, cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
-		memory: used.Maxrss << 10, exit: cmd.ProcessState.ExitCode(),
-	}
+	return s
 }
 
 // add adds the time of one more; memory is the most that any had.
@@ -192,7 +191,10 @@ func lookRaw(path string, pid int) {
 	if err := unix.Fstat(process, &stat); err != nil {
 		panic(err)
 	}
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0); n != 0 || err != nil {
+	for err = unix.EINTR; err == unix.EINTR; { // the runtime's own signals
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
+	}
+	if err != nil {
 		panic(err)
 	}
 	unix.Close(process)
