@@ -66,13 +66,13 @@ func (d *DrainOutcome) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Drained is the answer of a drain. The lists are of run ids, newest first, and
-// none excludes another.
+// Drained is the answer of a drain. The lists are of run ids, in descending
+// order, and none excludes another.
 type Drained struct {
 	Outcome   DrainOutcome `json:"outcome"`
 	Admission string       `json:"admission"`
 	// Interrupted are the jobs that this drain signalled, or closed before they
-	// started.
+	// started. What is left of a job that had ended is signalled too.
 	Interrupted []string `json:"interrupted"`
 	// Remaining are the jobs of which something may still run: a live process,
 	// or one of which nothing can be proved.
@@ -90,12 +90,16 @@ type Drained struct {
 	ReasonsDropped int               `json:"reasons_dropped"`
 	DurationMS     int64             `json:"duration_ms"`
 	// Refused says why the closed admission, or the drain itself, could not be
-	// recorded.
+	// recorded, or that the store was reopened meanwhile.
 	Refused *string `json:"refused"`
 }
 
-// reasonRemains: processes of the run live outside of its group.
-const reasonRemains = "descendants_remain"
+const (
+	// reasonRemains: processes of the run live outside of its group.
+	reasonRemains = "descendants_remain"
+	// reasonReopened: somebody let the store admit jobs again meanwhile.
+	reasonReopened = "reopened"
+)
 
 const (
 	// drainLock bounds each wait for one job's lock: the budget is for all.
@@ -126,6 +130,7 @@ type drainee struct {
 	elsewhere   bool
 	remains     string // why something may still run, empty if nothing does
 	unrecorded  string // why something is not on record
+	ended       bool   // an end is on record, and nothing of its group lives
 	empty       bool   // its group was seen empty
 	kept        bool   // the record has a history that takes what is seen
 }
@@ -146,15 +151,18 @@ func (o Observer) Drain(ctx context.Context, opt DrainOptions) (Drained, error) 
 		return Drained{}, err
 	}
 	d := &drain{Observer: o, opt: opt.withDefaults()}
-	d.Store.LockWait = drainLock
-	ctx, cancel := context.WithTimeout(ctx, d.opt.Timeout-d.opt.Timeout/drainShare)
+	d.Store.LockWait = min(drainLock, d.opt.Timeout/4)
+	// What was asked for is recorded although the caller has given up.
+	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(d.opt.Timeout))
 	defer cancel()
-	closed := d.ledger().admission(context.WithoutCancel(ctx), admissionClosed, d.time())
+	ctx, cancel = context.WithDeadline(ctx, begun.Add(d.opt.Timeout-d.opt.Timeout/drainShare))
+	defer cancel()
+	closed := d.ledger().admission(late, admissionClosed, d.time())
 	if err := d.find(); err != nil {
 		return Drained{}, err
 	}
 	d.settleAll(ctx)
-	d.prove(ctx)
+	d.prove(ctx, late)
 	return d.report(context.WithoutCancel(ctx), begun, closed), nil
 }
 
@@ -170,19 +178,21 @@ func (opt DrainOptions) withDefaults() DrainOptions {
 	return opt
 }
 
-// find lists the jobs that have no end on record.
+// find lists the jobs of which something may run: those without an end, and
+// those that were not seen to be gone altogether.
 func (d *drain) find() error {
 	ids, err := d.Store.IDs()
 	if err != nil {
 		return err
 	}
-	ended := make([]bool, len(ids))
+	gone := make([]bool, len(ids))
 	_ = each(context.Background(), len(ids), func(i int) {
 		r := d.Store.Read(ids[i])
-		ended[i] = r.State == sidecar.Absent || r.State == sidecar.OK && r.Record.Ended() && r.Record.RunID() == ids[i]
+		gone[i] = r.State == sidecar.Absent || r.State == sidecar.OK && r.Record.Ended() &&
+			r.Record.RunID() == ids[i] && sidecar.HistoryOf(r.Record).Ownership == sidecar.CleanupConfirmed
 	})
 	for i, id := range ids {
-		if !ended[i] {
+		if !gone[i] {
 			d.jobs = append(d.jobs, drainee{id: id})
 		}
 	}
@@ -246,10 +256,7 @@ func (d *drain) act(ctx context.Context, j *drainee, l *look) (done bool) {
 		j.remains = sidecar.NamesAnotherRun.String()
 		return true
 	case rec.Ended():
-		if !j.interrupted {
-			j.remains = ""
-		}
-		return true
+		return j.signalled || d.rest(ctx, j, l)
 	case l.due != nothingDue:
 		return d.end(ctx, j, l)
 	case textOf(rec, "spawn_state") == spawnPreparing:
@@ -275,12 +282,42 @@ var lasting = []jobprobe.Finding{
 }
 
 // end writes the end that a look found to be due: nobody interrupted this job.
+// The next look is for what is left of it.
 func (d *drain) end(ctx context.Context, j *drainee, l *look) (done bool) {
-	d.Observer.settle(context.WithoutCancel(ctx), l)
-	if j.remains = ""; l.refused != nil {
+	d.Observer.settle(ctx, l)
+	switch rec := l.record(); {
+	case l.refused != nil:
 		j.unrecorded = *refusal(l.refused)
+	case rec != nil && !rec.Ended(): // the lifecycle command did not answer in time
+		j.unrecorded = DrainDeadline.String()
+	default:
+		j.unrecorded = ""
+		return false
+	}
+	// Its process is gone. Of the rest nothing is known but by the group.
+	if left := d.groupLeft(l); left != sidecar.RemainsNone {
+		j.remains = left.String()
 	}
 	return true
+}
+
+// rest looks for what is left of a job whose end is on record, and interrupts
+// that. What cannot be told of a job that is over is no reason to wait.
+func (d *drain) rest(ctx context.Context, j *drainee, l *look) (done bool) {
+	left := d.groupLeft(l)
+	j.kept = sidecar.HistoryOf(l.record()).Kept
+	j.remains = ""
+	switch {
+	case l.live.Conclusion == jobprobe.Unknown && !l.record().Null("pid"):
+		return true
+	case left != sidecar.RemainsSome:
+		j.ended, j.empty = true, left == sidecar.RemainsNone
+		return true
+	case d.opt.Leave:
+		j.remains = left.String()
+		return false
+	}
+	return d.interrupt(ctx, j, l)
 }
 
 // refuse closes a job of ours that is being started: its supervisor finds the
@@ -314,8 +351,10 @@ func (d *drain) interrupt(ctx context.Context, j *drainee, l *look) (done bool) 
 	}
 	reply, err := d.kill(ctx, j.id, KillOptions{Grace: d.opt.Grace, Verify: d.opt.Kill}, func(*killing) {})
 	switch {
-	case err != nil && ctx.Err() == nil && !reply.Killed:
-		j.remains = "io_error"
+	case err != nil && !reply.Killed:
+		if j.remains = l.live.Finding.String(); ctx.Err() == nil {
+			j.remains = sidecar.IOError.String()
+		}
 		return false
 	case !reply.Killed:
 		// What came too late is told by the next look.
@@ -337,20 +376,20 @@ func (d *drain) interrupt(ctx context.Context, j *drainee, l *look) (done bool) 
 // tooLate are the refusals of a kill whose job has ended meanwhile.
 var tooLate = []string{killGone, killGroupGone, killRecycled, killLeaderChanged}
 
-// prove looks for what is left of the jobs that were signalled, waits for it
-// while there is time, and adds what was seen to their histories: as soon as
-// nothing is left, so that little is to be done when the time is over.
-func (d *drain) prove(ctx context.Context) {
+// prove looks for what is left of the jobs that have ended, waits for it while
+// there is time, and adds what was seen to their histories: as soon as nothing
+// is left, so that little is to be done when the time is over.
+func (d *drain) prove(ctx, late context.Context) {
 	var jobs []*drainee
 	for i := range d.jobs {
-		if j := &d.jobs[i]; j.signalled {
+		if j := &d.jobs[i]; j.signalled || j.ended {
 			jobs = append(jobs, j)
 		}
 	}
 	remains := func(j *drainee) bool { return j.remains != "" }
 	for len(jobs) > 0 {
 		left := d.left(jobs)
-		d.record(ctx, slices.DeleteFunc(slices.Clone(jobs), remains))
+		d.record(late, slices.DeleteFunc(slices.Clone(jobs), remains))
 		jobs = slices.DeleteFunc(jobs, func(j *drainee) bool { return !remains(j) })
 		if len(jobs) == 0 || ctx.Err() != nil {
 			break
@@ -361,14 +400,15 @@ func (d *drain) prove(ctx context.Context) {
 		case <-time.After(scanPause):
 		}
 	}
-	d.record(ctx, jobs)
+	d.record(late, jobs)
 }
 
 // record adds what was seen of jobs to their histories.
 func (d *drain) record(ctx context.Context, jobs []*drainee) {
-	ctx = context.WithoutCancel(ctx)
+	told := make([]bool, len(jobs))
 	_ = each(ctx, len(jobs), func(i int) {
 		j := jobs[i]
+		told[i] = true
 		if !j.kept || j.unrecorded != "" {
 			return
 		}
@@ -383,6 +423,11 @@ func (d *drain) record(ctx context.Context, jobs []*drainee) {
 			j.unrecorded = *refusal(err)
 		}
 	})
+	for i, j := range jobs {
+		if !told[i] && j.kept && j.unrecorded == "" {
+			j.unrecorded = DrainDeadline.String()
+		}
+	}
 }
 
 // left scans once for what is left of the jobs outside of their groups, says
@@ -457,7 +502,11 @@ func (d *drain) report(ctx context.Context, begun time.Time, closed error) Drain
 	}
 	took := time.Since(begun)
 	out.DurationMS = took.Milliseconds()
+	d.Store.LockWait = max(d.opt.Timeout-took, drainLock/4)
 	err := d.ledger().update(ctx, func(r *sidecar.Record) error {
+		if out.Outcome == DrainClean && textOf(r, admissionName) != admissionClosed {
+			out.Admission, out.Outcome, out.Refused = admissionOpen, DrainDeadline, orNull(reasonReopened)
+		}
 		add(r, "drains_"+out.Outcome.String(), 1)
 		add(r, "drain_ms", took.Milliseconds())
 		add(r, "persistence_failures", int64(len(out.NotRecorded)))

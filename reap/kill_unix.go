@@ -55,3 +55,9 @@ func killNumber(pid int64, sig syscall.Signal) error {
 func killGroupNumber(pgid int64, sig syscall.Signal) error {
 	return unix.Kill(-int(pgid), sig)
 }
+
+// emptyGroup says that no process is in a group, not even one that was not
+// collected: kill(2) looks at all of it at once, as no list can.
+func emptyGroup(pgid int64) bool {
+	return pgid > 1 && unix.Kill(-int(pgid), 0) == unix.ESRCH
+}

@@ -36,3 +36,5 @@ func (t *target) signalOne(m mark, sig syscall.Signal) error {
 
 func killNumber(int64, syscall.Signal) error      { return errors.ErrUnsupported }
 func killGroupNumber(int64, syscall.Signal) error { return errors.ErrUnsupported }
+
+func emptyGroup(int64) bool { return false }

@@ -194,6 +194,9 @@ func (t *target) group() (members []jobprobe.Member, complete bool) {
 		}
 		held = !errors.Is(err, errors.ErrUnsupported)
 	}
+	if emptyGroup(t.pgid) {
+		return nil, true
+	}
 	members, complete = jobprobe.Group(t.pgid)
 	if !held && t.pid == t.pgid && t.reused(members) {
 		return nil, true

@@ -176,7 +176,8 @@ func (o Observer) settle(ctx context.Context, l *look) {
 }
 
 // dueEnd returns the transition that is due: the end that the lifecycle store
-// knows, else the one that the look found. It is nil if none is.
+// knows, else the one that the look found. It is nil if none is, and if the
+// caller has given up before the store answered.
 func (o Observer) dueEnd(ctx context.Context, l *look) func(owed bool) (sidecar.Transition, error) {
 	asked := len(o.Lifecycle.Command) > 0
 	if asked && l.probed && !l.live.Alive && !l.ending && l.record().RunID() == l.id {
@@ -185,6 +186,9 @@ func (o Observer) dueEnd(ctx context.Context, l *look) func(owed bool) (sidecar.
 				end.NoticeOwed = owed
 				return o.Store.EndByLifecycle(ctx, l.id, end)
 			}
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 	}
 	switch l.due {

@@ -116,29 +116,58 @@ func (o Observer) survivors(l *look) sidecar.Remains {
 	return o.survivorsOf(l, false, scanMarked(l.id))
 }
 
-// survivorsOf is survivors after a scan; empty says that its group is known to be empty.
+// survivorsOf is survivors after a scan; empty says that its group is known to
+// be empty.
 func (o Observer) survivorsOf(l *look, empty bool, by *marked) sidecar.Remains {
+	t, left := o.rest(l)
+	switch {
+	case t == nil:
+		return left
+	case empty:
+		return t.descendants(true, by)
+	}
+	return t.remains(by)
+}
+
+// groupLeft says what is seen of the recorded process and its group.
+func (o Observer) groupLeft(l *look) sidecar.Remains {
+	t, left := o.rest(l)
+	if t == nil {
+		return left
+	}
+	switch members, complete := t.group(); {
+	case len(members) > 0:
+		return sidecar.RemainsSome
+	case complete:
+		return sidecar.RemainsNone
+	}
+	return sidecar.RemainsUnknown
+}
+
+// rest is the group of a job whose recorded process is gone; nil, and what is
+// known, if that settles it.
+func (o Observer) rest(l *look) (*target, sidecar.Remains) {
 	rec := l.record()
 	if rec.Null("pid") {
-		return sidecar.RemainsNone // it never had a process
+		return nil, sidecar.RemainsNone // it never had a process
 	}
 	o.look(l)
 	switch l.live.Conclusion {
 	case jobprobe.Alive:
-		return sidecar.RemainsSome
+		return nil, sidecar.RemainsSome
 	case jobprobe.Unknown:
-		return sidecar.RemainsUnknown
+		return nil, sidecar.RemainsUnknown
 	case jobprobe.ProcessGone:
 	}
 	// Nothing outlives the boot of its host.
 	if boot := l.live.Evidence.Observer().Boot; boot != "" && l.who.Boot != "" && l.who.Boot != boot {
-		return sidecar.RemainsNone
+		return nil, sidecar.RemainsNone
 	}
 	pgid, _ := rec.Int("pgid")
 	if groups && (pgid <= 1 || unaskable(pgid)) {
-		return sidecar.RemainsUnknown
+		return nil, sidecar.RemainsUnknown
 	}
-	t := target{
+	t := &target{
 		runID: l.id, pid: l.who.PID, pgid: pgid, stamped: l.who,
 		owner: l.reading.File.UID, owned: l.reading.File.HasOwner,
 	}
@@ -146,8 +175,5 @@ func (o Observer) survivorsOf(l *look, empty bool, by *marked) sidecar.Remains {
 		t.pid, _ = rec.Int("pid")
 		t.weak = jobprobe.EpochIdentity{PID: t.pid, Created: createTime(rec), PGID: pgid, RunID: l.id}
 	}
-	if empty {
-		return t.descendants(true, by)
-	}
-	return t.remains(by)
+	return t, sidecar.RemainsUnknown
 }

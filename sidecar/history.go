@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -28,6 +29,9 @@ type History struct {
 	// Dropped counts entries that gave way to newer ones, Damaged what could
 	// not be read.
 	Dropped, Damaged int64
+
+	// givenUp is the part of Damaged that the next entry replaces.
+	givenUp int64
 }
 
 // maxTurns bounds the history of a run.
@@ -114,18 +118,18 @@ func history(r *Record) (kept *Record, h History, entries []Value) {
 		return nil, h, nil
 	}
 	h.Kept = true
-	h.Dropped, _ = kept.Int("dropped")
-	h.Damaged, _ = kept.Int("damaged")
+	h.Dropped, h.Damaged = counter(kept, "dropped"), counter(kept, "damaged")
 	if now, ok := turnOf(kept); ok {
 		h.Turn = now
 	} else {
-		h.Damaged++
+		h.givenUp++
 	}
 	list, _ := kept.Raw("history")
 	if list.Kind() != '[' || json.Unmarshal(list, &entries) != nil {
-		h.Damaged++
-		return kept, h, nil
+		h.givenUp++
+		entries = nil
 	}
+	h.Damaged += h.givenUp
 	for _, entry := range entries {
 		if t, ok := readEntry(entry); ok {
 			h.Turns = append(h.Turns, t)
@@ -134,6 +138,15 @@ func history(r *Record) (kept *Record, h History, entries []Value) {
 		}
 	}
 	return kept, h, entries
+}
+
+// counter reads a count of a history; what cannot be one is none.
+func counter(r *Record, name string) int64 {
+	n, _ := r.Int(name)
+	if n < 0 || n > math.MaxInt32 {
+		return 0
+	}
+	return n
 }
 
 func readEntry(entry Value) (t Turn, ok bool) {
@@ -169,8 +182,8 @@ func follow(r *Record, at time.Time, change func(*Turn)) {
 		return
 	}
 	next.At = at
-	if entries == nil && h.Damaged > 0 {
-		kept.Set("damaged", Int(h.Damaged)) // what was there is given up: keep the count
+	if given := h.givenUp; given > 0 {
+		kept.Set("damaged", Int(counter(kept, "damaged")+given))
 	}
 	entries = append(entries, next.entry())
 	if over := len(entries) - maxTurns; over > 0 {

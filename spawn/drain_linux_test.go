@@ -225,13 +225,11 @@ func TestDrainOutcomes(t *testing.T) {
 	if got := life(t, store, slow.RunID); got != "interrupted timed_out cleanup_pending shutdown" {
 		t.Errorf("it lives on: %s", got)
 	}
-	// Its end is on record. What lives on of it is for kill, not for a drain.
-	if d := drain(t, store, reap.DrainOptions{}); d.Outcome != reap.DrainClean {
+	// Its end is on record, and it lives on: it is interrupted again.
+	if d := drain(t, store, reap.DrainOptions{}); d.Outcome != reap.DrainClean || !slices.Equal(d.Interrupted, []string{slow.RunID}) {
 		t.Errorf("again: %+v", d)
 	}
-	if reply, err := observer(store).Kill(t.Context(), slow.RunID, reap.KillOptions{Grace: time.Millisecond}); err != nil || reply.Cleanup != sidecar.CleanupCompleted {
-		t.Errorf("%+v, %v", reply, err)
-	}
+	becomes(t, store, slow.RunID, stoppedClean)
 
 	reopen(t, store)
 	a, b := began(t, store, Request{Argv: shell(deaf)}), began(t, store, Request{Argv: shell(deaf)})
@@ -259,6 +257,101 @@ func reopen(t *testing.T, store sidecar.Store) {
 	t.Helper()
 	if err := observer(store).Reopen(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A drain is not clean while anything runs that can be seen, whatever is on
+// record, and however short its time was.
+func TestDrainIsNotCleanWhile(t *testing.T) {
+	remain := func(t *testing.T, store sidecar.Store, opt reap.DrainOptions, outcome reap.DrainOutcome, ids ...string) {
+		t.Helper()
+		if d := drain(t, store, opt); d.Outcome != outcome || !slices.Equal(d.Remaining, ids) {
+			t.Errorf("%+v", d)
+		}
+	}
+	t.Run("its time is over at once", func(t *testing.T) {
+		store := newStore(t)
+		h := start(t, store, "sleep", "600")
+		for _, short := range []time.Duration{1, time.Millisecond, 3 * time.Millisecond} {
+			d := drain(t, store, reap.DrainOptions{Timeout: short, Grace: time.Hour})
+			if d.Outcome == reap.DrainClean && jobprobe.Probe(h.Identity).Conclusion == jobprobe.Alive {
+				t.Errorf("%v: %+v", short, d)
+			}
+		}
+	})
+	t.Run("a lock is held", func(t *testing.T) {
+		store := newStore(t)
+		h := start(t, store, "sleep", "600")
+		g := gate{t: t, store: store}
+		defer g.lock(h.RunID)()
+		d := drain(t, store, reap.DrainOptions{Timeout: 400 * time.Millisecond})
+		if d.Outcome != reap.DrainUnrecorded || !slices.Equal(d.NotRecorded, []string{h.RunID}) {
+			t.Errorf("%+v", d)
+		}
+	})
+	t.Run("a child lives apart", func(t *testing.T) {
+		store := newStore(t)
+		h := began(t, store, Request{Argv: shell(apart)})
+		t.Cleanup(func() { endMarked(t, h.RunID) })
+		for range 2 {
+			remain(t, store, reap.DrainOptions{Timeout: time.Second}, reap.DrainDeadline, h.RunID)
+		}
+		endMarked(t, h.RunID)
+		remain(t, store, reap.DrainOptions{}, reap.DrainClean)
+	})
+	t.Run("the store is reopened", func(t *testing.T) {
+		store := newStore(t)
+		h := began(t, store, Request{Argv: shell(deaf)})
+		drained := make(chan reap.Drained)
+		go func() { drained <- drain(t, store, reap.DrainOptions{Grace: 2 * time.Second}) }()
+		until(t, "the job is signalled", func() bool { return store.Read(h.RunID).Record.Ended() })
+		reopen(t, store)
+		if d := <-drained; d.Outcome != reap.DrainDeadline || d.Admission != "open" || text(d.Refused) != "reopened" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// What is left in the group of a job that has ended is interrupted too: a child
+// of a leader that ended by itself, or that was lost with its supervisor.
+func TestDrainOfTheRest(t *testing.T) {
+	for name, lose := range map[string]bool{"completed": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			h := began(t, store, Request{Argv: shell(map[bool]string{
+				false: `sleep 600 & echo`, true: `sleep 600 & echo; wait`}[lose])})
+			if lose {
+				kill(t, h.Supervisor)
+				kill(t, h.Identity)
+			} else {
+				finished(t, store, h.RunID)
+			}
+			d := drain(t, store, reap.DrainOptions{})
+			if d.Outcome != reap.DrainClean || !slices.Equal(d.Interrupted, []string{h.RunID}) {
+				t.Errorf("%+v", d)
+			}
+			if left, _ := jobprobe.Marked(h.RunID); len(left) > 0 {
+				t.Errorf("left %+v", left)
+			}
+		})
+	}
+}
+
+// A lifecycle command that does not answer holds up no drain, and no end is
+// written in its place.
+func TestDrainDoesNotWaitForAnAnswer(t *testing.T) {
+	store := newStore(t)
+	h := start(t, store, "sleep", "600")
+	kill(t, h.Supervisor)
+	kill(t, h.Identity)
+	o := observer(store)
+	o.Lifecycle.Command = shell("exec sleep 600")
+	d, err := o.Drain(t.Context(), reap.DrainOptions{Timeout: 500 * time.Millisecond})
+	if err != nil || d.Outcome != reap.DrainUnrecorded || !slices.Equal(d.NotRecorded, []string{h.RunID}) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if rec := store.Read(h.RunID).Record; rec.Ended() {
+		t.Error("an end was written without the answer")
 	}
 }
 
@@ -430,12 +523,6 @@ func crashOfDrainer(t *testing.T, step int) {
 		}
 		_ = drain(t, store, reap.DrainOptions{})
 		for _, h := range []Handle{plain, hard} {
-			job := finished(t, store, h.RunID)
-			if job.Alive { // signalled once by a drainer that died in its grace
-				if _, err := observer(store).Kill(t.Context(), h.RunID, reap.KillOptions{Grace: time.Millisecond}); err != nil {
-					t.Fatal(err)
-				}
-			}
 			becomes(t, store, h.RunID, stoppedClean)
 		}
 		if _, err := Start(t.Context(), store, Request{Argv: []string{"true"}}); !errors.Is(err, reap.ErrDraining) {

@@ -88,6 +88,7 @@ var codes = []code{
 	{"run.timed_out.deadline", aReason, "The command was stopped when its --timeout had passed.", ""},
 	{"draining", aReason, "The store was drained before the job had started; its command never ran.", "\"jobprobe drain --reopen\" admits jobs again."},
 	{"descendants_remain", aReason, "Processes that carry the job's mark live outside of its group. They are never signalled.", "Find them by JOBPROBE_RUN_ID in their environment."},
+	{"reopened", aReason, "The store was reopened while it was drained.", "Drain again."},
 	{"run.cancelled.sigterm", aReason, "The supervisor was asked to stop (SIGTERM), and stopped the command.", ""},
 
 	{"unspecified", aRefusal, "Why the record was not changed is not known.", theyAsk},
@@ -183,7 +184,7 @@ var codes = []code{
 
 	{"runtime_task_only", anOwnership, "At most the recorded process is accounted for, not what it started.", "\"jobprobe lifecycle\" looks again."},
 	{"cleanup_pending", anOwnership, "Processes of the job live, or nobody has looked since it was asked to stop.", "\"jobprobe lifecycle\" looks again."},
-	{"cleanup_confirmed", anOwnership, "Every process of the job was seen gone: its group, and whatever carries its mark.", ""},
+	{"cleanup_confirmed", anOwnership, "Every process of the job was seen gone: its group, and whatever carries its mark. A process that has left both, or, but for root, became another user's, is not seen.", ""},
 
 	{"none", aCause, "There is nothing to tell.", ""},
 	{"user_interrupt", aCause, "Somebody stopped it.", ""},
@@ -197,7 +198,7 @@ var codes = []code{
 	{"history_damaged", aWarning, "A part of the job's history could not be read. The rest of the record is not affected.", ""},
 
 	{"unknown", aDrain, "There was no drain.", ""},
-	{"clean", aDrain, "No jobs are admitted, and nothing of any job of this host runs.", ""},
+	{"clean", aDrain, "No jobs are admitted, and nothing that can be seen of any job of this host runs.", ""},
 	{"deadline_exceeded", aDrain, "Something may still run of the jobs that remain.", "Drain again, or look at what remains."},
 	{"persistence_failed", aDrain, "Something that happened is not on record.", "See that the store can be written, and drain again."},
 
