@@ -484,7 +484,7 @@ func TestDrainAmongStarts(t *testing.T) {
 
 // A drainer is killed at each of its calls. What is told afterwards is true, and
 // the next drain completes it.
-func TestCrashOfDrainer(t *testing.T)       { crashOfDrainer(t, 5) }
+func TestCrashOfDrainer(t *testing.T)       { crashOfDrainer(t, 2) }
 func TestStressCrashOfDrainer(t *testing.T) { onlyStress(t); crashOfDrainer(t, 1) }
 
 // mutating are the calls by which a drainer changes anything. Before a call that
