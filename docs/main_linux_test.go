@@ -1,0 +1,95 @@
+package docs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jobprobe/jobprobe"
+	"github.com/jobprobe/jobprobe/sidecar"
+)
+
+// TestMain puts the jobprobe of this tree into PATH.
+func TestMain(m *testing.M) {
+	os.Exit(withBinary(m))
+}
+
+func withBinary(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "jobprobe-docs-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "jobprobe"), "../cmd/jobprobe").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// home is a fresh home directory of a reader, with a store of jobs in it, whose
+// jobs end with the test.
+type home string
+
+func newHome(t *testing.T) home {
+	t.Helper()
+	h := home(t.TempDir())
+	t.Cleanup(h.endJobs)
+	return h
+}
+
+func (h home) jobs() string { return filepath.Join(string(h), "jobs") }
+
+// command is a command of the reader, who has nothing of this machine's
+// configuration.
+func (h home) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = string(h)
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "JOBPROBE_") && !strings.HasPrefix(entry, "XDG_") && !strings.HasPrefix(entry, "LIONAGI_") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(cmd.Env, "HOME="+string(h), "JOBPROBE_DIR="+h.jobs(), "LC_ALL=C", "NO_COLOR=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// endJobs ends what the records of the store still name, and returns when it
+// writes no more.
+func (h home) endJobs() {
+	store := sidecar.Store{Dir: h.jobs()}
+	ids, _ := store.IDs() // no store, no jobs
+	for _, id := range ids {
+		rec := store.Read(id).Record
+		if rec == nil {
+			continue
+		}
+		for _, name := range []string{"process_identity", "supervisor"} {
+			raw, _ := rec.Raw(name)
+			if id, err := jobprobe.ParseIdentity(raw); err == nil {
+				end(id)
+			}
+		}
+	}
+}
+
+func end(id jobprobe.Identity) {
+	p, err := jobprobe.Open(id)
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	_ = p.Signal(syscall.SIGKILL)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, _ = p.Wait(ctx)
+}
