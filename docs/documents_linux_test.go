@@ -45,9 +45,9 @@ var documentsShown = []document{
 	{"probe", "", `jobprobe identify $$ | sed 's/"start":"/&x/' | jobprobe probe --json --evidence --identity -`},
 	{"error", "", "echo nonsense | jobprobe probe --json --identity -"},
 	// A process that has exited and is not collected.
-	{"", "", "sh -c 'sh -c \"jobprobe identify \\$\\$ > exited\" & exec sleep 600' > held 2>&1 &"},
-	{"", "", "until jobprobe probe --identity exited | grep process_gone; do :; done"},
-	{"probe", "", "jobprobe probe --json --evidence --identity exited"},
+	{"probe", "", `sh -c 'sh -c "jobprobe identify \$\$ > exited" & exec sleep 600' >held 2>&1 &
+		until jobprobe probe --identity exited | grep -q process_gone; do :; done
+		jobprobe probe --json --evidence --identity exited; kill $!`},
 
 	{"run", "good", "jobprobe run --json --label good --claim key --parent 20260101T000000-000000 --log-max 8k -- echo hello"},
 	{"wait", "", "jobprobe wait --json $good"},
