@@ -49,9 +49,9 @@ func newHome(t *testing.T) home {
 func (h home) jobs() string { return filepath.Join(string(h), "jobs") }
 
 // command is a command of the reader, who has nothing of this machine's
-// configuration.
-func (h home) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
+// configuration, and patience for a minute.
+func (h home) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("timeout", append([]string{"60"}, args...)...)
 	cmd.Dir = string(h)
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "JOBPROBE_") && !strings.HasPrefix(entry, "XDG_") && !strings.HasPrefix(entry, "LIONAGI_") {
