@@ -26,6 +26,9 @@ func withBinary(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // for users with less rights
+		panic(err)
+	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "jobprobe"), "../cmd/jobprobe").CombinedOutput()
 	if err != nil {

@@ -53,11 +53,11 @@ var needs = regexp.MustCompile(`(?m)^<!-- needs: (.+) -->$`)
 
 // missing is the first thing that a document needs and this machine lacks.
 func missing(text string) string {
-	mark := needs.FindStringSubmatch(text)
-	if mark == nil {
-		return ""
+	all := []string{"bash"}
+	if mark := needs.FindStringSubmatch(text); mark != nil {
+		all = append(all, strings.Fields(mark[1])...)
 	}
-	for _, need := range strings.Fields(mark[1]) {
+	for _, need := range all {
 		if need == "root" && os.Geteuid() != 0 {
 			return need
 		}
