@@ -66,21 +66,27 @@ func (h home) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// endJobs ends what the records of the store still name, and returns when it
-// writes no more.
+// endJobs ends what the records of the stores still name, and returns when
+// nobody writes any more.
 func (h home) endJobs() {
-	store := sidecar.Store{Dir: h.jobs()}
-	ids, _ := store.IDs() // no store, no jobs
-	for _, id := range ids {
-		rec := store.Read(id).Record
-		if rec == nil {
-			continue
+	stores, _ := filepath.Glob(filepath.Join(string(h), "*jobs")) // the pattern is well formed
+	for _, dir := range stores {
+		store := sidecar.Store{Dir: dir}
+		ids, _ := store.IDs() // one that cannot be read has no jobs to end
+		for _, id := range ids {
+			endJob(store.Read(id).Record)
 		}
-		for _, name := range []string{"process_identity", "supervisor"} {
-			raw, _ := rec.Raw(name)
-			if id, err := jobprobe.ParseIdentity(raw); err == nil {
-				end(id)
-			}
+	}
+}
+
+func endJob(rec *sidecar.Record) {
+	if rec == nil {
+		return
+	}
+	for _, name := range []string{"process_identity", "supervisor"} {
+		raw, _ := rec.Raw(name)
+		if id, err := jobprobe.ParseIdentity(raw); err == nil {
+			end(id)
 		}
 	}
 }
