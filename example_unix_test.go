@@ -4,12 +4,35 @@ package jobprobe_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
 	"github.com/jobprobe/jobprobe"
 )
+
+// An identity is kept as JSON beside the pid, and read back by whoever asks.
+func ExampleIdentify() {
+	id, err := jobprobe.Identify(os.Getpid())
+	if err != nil {
+		panic(err)
+	}
+	kept, err := json.Marshal(id)
+	if err != nil {
+		panic(err)
+	}
+	read, err := jobprobe.ParseIdentity(kept)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(read == id, read.PID == int64(os.Getpid()))
+	fmt.Println(jobprobe.Probe(read).Finding)
+	// Output:
+	// true true
+	// identity_confirmed
+}
 
 // A child is recorded, killed, and found gone before anybody has waited for it.
 func ExampleProbe() {
