@@ -108,10 +108,24 @@ var documentsShown = []document{
 	// records that were left.
 	{"status", "", "jobprobe status --json batch"},
 	{"status", "", "jobprobe status --json timeout"},
+	{"lifecycle", "", "jobprobe lifecycle --json batch"},
+	{"lifecycle", "", "jobprobe lifecycle --json timeout"}, // which has no history
+	{"lifecycle", "", "jobprobe lifecycle --json $long"},
+	{"lifecycle", "", "jobprobe lifecycle --json absent"},
 	{"list", "", "jobprobe list --json --limit 3"},
 	{"list", "", "jobprobe list --json --limit 0"},
 	{"wait", "", "jobprobe wait --json --max-wait 0s batch timeout"},
 	{"doctor", "", "jobprobe doctor --json"},
+
+	// The store as a whole.
+	{"", "busy", "jobprobe run -- sleep 600"},
+	{"metrics", "", "jobprobe metrics --json"},
+	{"prune", "", "jobprobe prune --json --older-than 0s --keep 3 --dry-run"},
+	{"drain", "", "jobprobe drain --json"},
+	{"error", "", "jobprobe run --json -- true"},
+	{"metrics", "", "jobprobe metrics --json"},
+	{"drain", "", "jobprobe drain --json --reopen"},
+	{"error", "", "jobprobe drain --json --timeout 0s"},
 
 	// Damaged and hostile records.
 	{"status wild", "", "jobprobe status --json torn list odd other"},
@@ -127,6 +141,10 @@ var documentsShown = []document{
 	{"error wild", "", "jobprobe hook --json --run-id other --status completed"},
 	{"error wild", "", "jobprobe close --json --attest gone list"},
 	{"claims wild", "", "jobprobe claims --json"},
+	{"lifecycle wild", "", "jobprobe lifecycle --json odd"},
+	{"metrics wild", "", "jobprobe metrics --json"},
+	{"drain wild", "", "jobprobe drain --json --timeout 1s"},
+	{"prune wild", "", "jobprobe prune --json --older-than 0s --dry-run"},
 }
 
 // lateReport waits until the supervisor of a job has reported that, too.
@@ -156,7 +174,10 @@ var left = map[string]string{
 	"batch": `{"run_id": "batch", "pid": 2147483646, "pid_create_time": null, "pgid": null, "kind": "command", "argv": [],
 		"cwd": "/", "submit_cwd": null, "label": null, "notify_command": null, "notify_target": null, "notify_sender": null,
 		"submitted_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-01T00:00:01+00:00", "status": "failed",
-		"spawn_state": "started", "log": "/x", "parent_run_id": "p", "spawn_index": 0, "tool_call_id": "c",
+		"spawn_state": "started", "log": "/x", "lifecycle": {"schema_version": 1, "state": "failed", "cleanup": "not_requested",
+		"ownership": "runtime_task_only", "reason": "provider_failure", "dropped": 1, "damaged": 1, "history": [
+		{"at": null, "state": "running", "cleanup": "not_requested", "ownership": "runtime_task_only", "reason": null}]},
+		"parent_run_id": "p", "spawn_index": 0, "tool_call_id": "c",
 		"signal": "SIGSEGV", "core_dumped": true, "reason_code": "run.failed.signal",
 		"finished_at_precision": "observed", "terminal_source": "supervisor_exit", "notify_delivery": {"attempted": false}}`,
 	"timeout": `{"run_id": "timeout", "pid": 2147483646, "pid_create_time": null, "pgid": null, "kind": "command", "argv": [],

@@ -183,12 +183,19 @@ func TestVocabularies(t *testing.T) {
 		"refusal":        explained["refusal"],
 		"kill_code":      explained["kill"],
 		"claim_state":    explained["claim"],
-		"error":          slices.Concat(explained["error"], explained["refusal"], []string{"spawn_failed"}),
+		"error":          slices.Concat(explained["error"], explained["refusal"]),
+		"cleanup":        explained["cleanup"],
+		"state":          without(explained["state"], "none"), // null in documents
+		"ownership":      explained["ownership"],
+		"cause":          without(explained["lifecycle reason"], "none"), // the same
+		"drain":          without(explained["drain"], "unknown"),         // there was none
+		"warning":        explained["warning"],
+		"kept":           explained["prune"],
+		"admission":      {"open", "closed"},
 		"result":         words(func(n int) sidecar.Result { return sidecar.Result(n) }),
 		"record_state":   words(func(n int) sidecar.State { return sidecar.State(n) }),
 		"health":         words(func(n int) reap.Health { return reap.Health(n) }),
-		"cleanup":        words(func(n int) reap.Cleanup { return reap.Cleanup(n) }),
-		"remains":        words(func(n int) reap.Remains { return reap.Remains(n) }),
+		"remains":        words(func(n int) sidecar.Remains { return sidecar.Remains(n) }),
 		"delivery_state": {"none", "pending", "unknown", "delivered", "delivered_unverified", "failed"},
 		"pid_identity":   {"confirmed", "not_recorded", "unusable", "gone", "recycled", "unusable_pid", "unreadable"},
 	}
@@ -197,9 +204,14 @@ func TestVocabularies(t *testing.T) {
 		"finding":     words(func(n int) jobprobe.Finding { return jobprobe.Finding(n) }),
 		"refusal":     words(func(n int) sidecar.Refusal { return sidecar.Refusal(n) }),
 		"claim_state": words(func(n int) spawn.ClaimState { return spawn.ClaimState(n) }),
-		"outcome":     {reap.Succeeded, reap.Failed, reap.Cancelled, reap.Indeterminate},
+		"outcome":     {sidecar.Succeeded, sidecar.Failed, sidecar.Cancelled, sidecar.Indeterminate},
 		"source": {sidecar.SourceHook, sidecar.SourceLifecycle, sidecar.SourceSpawn, sidecar.SourceKill,
 			sidecar.SourceReaper, sidecar.SourceSupervisor, sidecar.SourceOperator},
+		"cleanup":   words(func(n int) sidecar.Cleanup { return sidecar.Cleanup(n) }),
+		"ownership": words(func(n int) sidecar.Ownership { return sidecar.Ownership(n) }),
+		"state":     words(func(n int) sidecar.Phase { return sidecar.Phase(n) })[1:],
+		"cause":     words(func(n int) sidecar.Cause { return sidecar.Cause(n) })[1:],
+		"drain":     words(func(n int) reap.DrainOutcome { return reap.DrainOutcome(n) })[1:],
 		"precision": {sidecar.Observed, sidecar.UpperBound},
 	}
 	for name, list := range fromPackages {
@@ -241,6 +253,11 @@ func TestVocabularies(t *testing.T) {
 	}
 }
 
+// without is a list but for one word.
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(w string) bool { return w == word })
+}
+
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
@@ -251,7 +268,7 @@ func same(t *testing.T, what string, got, want []string) {
 
 // coming are commands that are not there yet. When one is, it needs a file
 // schema/NAME.json and a line in the list of documents, and leaves this list.
-var coming = []string{"lifecycle", "drain", "metrics", "prune", "completion", "list --watch"}
+var coming = []string{"completion", "list --watch"}
 
 // Every command that is shown has a schema, and nothing stays on the list of
 // those that are coming.
