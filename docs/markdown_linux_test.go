@@ -132,3 +132,22 @@ func TestBlocksOfMarkdown(t *testing.T) {
 		}
 	}
 }
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+
+// Every file that a document names by a link is there.
+func TestLinks(t *testing.T) {
+	count := 0
+	for file, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			count++
+		}
+	}
+	if count == 0 {
+		t.Error("no links were found")
+	}
+	t.Logf("count: %d links", count)
+}
