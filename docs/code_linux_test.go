@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // inLanguage are the blocks of all documents in one language.
@@ -101,13 +99,4 @@ func TestConfigurationBlocks(t *testing.T) {
 		}
 	}
 	t.Logf("count: %d configurations", len(list))
-}
-
-// Each JSON block is strict JSON.
-func TestJSONBlocks(t *testing.T) {
-	for _, b := range inLanguage(t, "json") {
-		if !jsontext.Value(b.text()).IsValid() {
-			t.Errorf("%s: no JSON text", b.at())
-		}
-	}
 }

@@ -68,32 +68,40 @@ func missing(text string) string {
 	return ""
 }
 
+// commandsIn are the commands of a document that are run.
+func commandsIn(t *testing.T, file, text string) (all []*shown) {
+	t.Helper()
+	list, err := blocks(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range list {
+		if b.skip != "" || b.lang != "sh" && b.lang != "console" {
+			continue
+		}
+		some, err := commands(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
 // TestCommands runs the commands of each document in one shell, in the order in
 // which a reader meets them, and compares what is shown with what is printed.
 func TestCommands(t *testing.T) {
 	for file, text := range documents(t) {
+		all := commandsIn(t, file, text)
+		if len(all) == 0 {
+			continue
+		}
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			if lacks := missing(text); lacks != "" {
 				t.Skipf("the document needs what is not here: %s", lacks)
 			}
-			list, err := blocks(file, text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var all []*shown
-			for _, b := range list {
-				if b.skip != "" || b.lang != "sh" && b.lang != "console" {
-					continue
-				}
-				some, err := commands(b)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, some...)
-			}
-			printed := newHome(t).session(t, all)
-			differ := compare(all, printed)
+			differ := compare(all, newHome(t).session(t, all))
 			for _, d := range differ {
 				t.Errorf("%s: $ %s\nprinted\n%s\nand not, as shown,\n%s", d.at(), d.command, d.got, d.want)
 			}
