@@ -245,6 +245,9 @@ func TestDocuments(t *testing.T) {
 			}
 			continue
 		}
+		if s.open[name] == nil {
+			t.Fatalf("there is no docs/schema/%s.json", name)
+		}
 		doc := h.document(t, d.shell)
 		if d.save != "" {
 			id, _ := doc.(map[string]any)["run_id"].(string)

@@ -262,7 +262,7 @@ func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	if len(want) == 0 || !slices.Equal(got, slices.Compact(want)) {
-		t.Errorf("%s: the schema has\n%q, not\n%q", what, got, want)
+		t.Errorf("%s:\n%q, and not as explained\n%q", what, got, want)
 	}
 }
 
