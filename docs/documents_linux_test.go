@@ -90,7 +90,7 @@ var documentsShown = []document{
 	// A job whose supervisor is killed before it.
 	{"run", "lost", `jobprobe run --json --notify-command '["true"]' -- sleep 600`},
 	{"", "", "kill -KILL $(recorded $lost supervisor) $(recorded $lost process_identity)"},
-	{"", "", "until jobprobe sweep --dry-run | grep 'would end'; do :; done"},
+	{"", "", "until jobprobe sweep --dry-run | grep '^would end'; do :; done"},
 	{"sweep", "", "jobprobe sweep --json --dry-run"},
 	{"status", "", "jobprobe status --json $lost"}, // its notice is pending
 	{"sweep", "", "jobprobe sweep --json"},
