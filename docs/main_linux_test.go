@@ -38,12 +38,28 @@ func withBinary(m *testing.M) int {
 	return m.Run()
 }
 
+// lookAtSources makes the result of a test stale when the command line changes:
+// go test tells that by the files which the test itself has looked at.
+func lookAtSources(t *testing.T) {
+	t.Helper()
+	paths, err := filepath.Glob("../cmd/jobprobe/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // home is a fresh home directory of a reader, with a store of jobs in it, whose
 // jobs end with the test.
 type home string
 
 func newHome(t *testing.T) home {
 	t.Helper()
+	lookAtSources(t)
 	h := home(t.TempDir())
 	t.Cleanup(h.endJobs)
 	return h
