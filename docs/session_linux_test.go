@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -211,6 +212,16 @@ func compare(all []*shown, printed []answer) (differ []difference) {
 		if s.exact && d.got != d.want || !s.exact && printed[i].status != "0" {
 			differ = append(differ, d)
 		}
+	}
+	// A run keeps the id by which the document shows it elsewhere.
+	known := map[int]string{}
+	for id, n := range shownRuns {
+		known[n] = id
+	}
+	for i := range differ {
+		differ[i].printed = runID.ReplaceAllStringFunc(differ[i].printed, func(id string) string {
+			return cmp.Or(known[printedRuns[id]], id)
+		})
 	}
 	return differ
 }
