@@ -117,6 +117,12 @@ var documentsShown = []document{
 	{"wait", "", "jobprobe wait --json --max-wait 0s batch timeout"},
 	{"doctor", "", "jobprobe doctor --json"},
 
+	{"list-watch", "", "timeout -s TERM 1 jobprobe list --json --limit 1 --watch | head -n 1"},
+	{"list-watch", "", `jobprobe list --json --limit 0 --watch > watched & watch=$!
+		until grep -q timeout watched; do :; done; rm -r $JOBPROBE_DIR/timeout
+		until grep -q removed watched; do :; done; kill $watch; grep removed watched`},
+	{"completion", "", "jobprobe completion --json bash"},
+
 	// The store as a whole.
 	{"", "busy", "jobprobe run -- sleep 600"},
 	{"metrics", "", "jobprobe metrics --json"},

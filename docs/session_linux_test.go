@@ -171,6 +171,7 @@ var vary = []struct {
 	{regexp.MustCompile(`,"uniq":"\d+","uniq_kind":"pidfs"`), ""}, // Linux 6.9 and later
 	{regexp.MustCompile(`"(start|boot|pid_ns|time_ns|host|pid_create_time)": *("[^"]*"|[\d.]+)`), `"$1":<stamp>`},
 	{regexp.MustCompile(`"(version|go|platform)":"[^"]*"`), `"$1":<build>`},
+	{regexp.MustCompile(`"(commit|dirty)":("[^"]*"|null|true|false)`), `"$1":<build>`},
 	// Whether an exited process was collected yet is its parent's affair.
 	{regexp.MustCompile(`\b(pid_absent|disappeared_during_probe)\b`), "<gone>"},
 	{regexp.MustCompile(` {2,}`), "  "}, // columns are as wide as their cells
