@@ -27,8 +27,7 @@ export CGO_ENABLED ?= 0
 build: ## The binary, in bin/, stamped with the commit.
 	$(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/jobprobe
 
-# What the binary prints of itself, where a system looks for it. A binary that
-# has no such command yet (exit status 80) goes without.
+# What the binary prints of itself, where a system looks for it.
 SHARE := man/man1/jobprobe.1=man \
          bash-completion/completions/jobprobe=completion-bash \
          zsh/site-functions/_jobprobe=completion-zsh \
@@ -39,7 +38,7 @@ share: build ## Man page and shell completions, in bin/share.
 	rm -rf bin/share; mkdir -p bin/share
 	for page in $(SHARE); do \
 	  file=bin/share/$${page%=*}; command=$${page#*=}; mkdir -p $${file%/*}; \
-	  $(BIN) $${command/-/ } >$$file || { status=$$?; rm $$file; [ $$status = 80 ]; } ; \
+	  $(BIN) $${command/-/ } >$$file ; \
 	done
 
 # BIN and bin/share as they are: built by whoever may, installed by root.

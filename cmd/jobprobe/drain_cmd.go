@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
@@ -12,6 +13,12 @@ import (
 type drainCmd struct {
 	Timeout *time.Duration `placeholder:"DURATION" help:"The one budget of everything (default: shutdown_drain_timeout_ms of the configuration, 5s)."`
 	Reopen  bool           `help:"Admit jobs again, and do nothing else."`
+}
+
+func (*drainCmd) Help() string {
+	return usage("0 clean; 1 something remains or was not recorded; 130 interrupted.",
+		"jobprobe drain --timeout 30s",
+		"jobprobe drain --reopen")
 }
 
 func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cfg *config) error {
@@ -28,7 +35,16 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 			return &failure{exitUsage, fmt.Errorf("--timeout is %v, and must be 1ms to %v", opt.Timeout, maxDrain)}
 		}
 	}
+	var settled, all atomic.Int64
+	opt.Progress = func(n, of int) {
+		settled.Store(int64(n))
+		all.Store(int64(of))
+	}
+	far := func() string { return fmt.Sprintf("%d of %d jobs settled", settled.Load(), all.Load()) }
+	began := time.Now()
+	done := c.progress(func() string { return "drain: " + far() })
 	d, err := obs.Drain(ctx, opt)
+	done()
 	if err != nil {
 		return err
 	}
@@ -38,6 +54,7 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 		err = printDrain(c, &d)
 	}
 	if err == nil && ctx.Err() != nil {
+		fmt.Fprintln(c.err, "jobprobe:", interrupted(began, far()+"; the store admits no jobs"))
 		return status(exitLeft)
 	}
 	if err == nil && d.Outcome != reap.DrainClean {

@@ -12,6 +12,11 @@ type lifecycleCmd struct {
 	RunID string `arg:"" name:"run-id" help:"Run id."`
 }
 
+func (*lifecycleCmd) Help() string {
+	return usage("0; 1 no such or unusable record.",
+		"jobprobe lifecycle $id")
+}
+
 func (cmd *lifecycleCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	h, err := obs.History(ctx, cmd.RunID)
 	if err != nil {

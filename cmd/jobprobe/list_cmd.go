@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jobprobe/jobprobe/reap"
@@ -65,10 +66,24 @@ func printList(c *console, obs *reap.Observer, l *reap.Listing) error {
 	if err := c.table(listRows(l.Jobs, time.Now()), 5, 3); err != nil {
 		return err
 	}
+	if n := unreported(l.Jobs); n > 0 {
+		fmt.Fprintf(c.err, "%d of them ended with nobody to say how: \"jobprobe explain %s\"\n", n, reap.WarnRecovery)
+	}
 	if l.Truncated {
 		fmt.Fprintf(c.err, "only the newest %d are shown; --limit 0 shows all\n", len(l.Jobs))
 	}
 	return nil
+}
+
+// unreported counts the jobs that are to be looked at before they are tried
+// again.
+func unreported(jobs []reap.Row) (n int) {
+	for i := range jobs {
+		if slices.Contains(jobs[i].Warnings, reap.WarnRecovery) {
+			n++
+		}
+	}
+	return n
 }
 
 // listRows are the rows of a table of jobs. Its last column is free text.

@@ -8,6 +8,11 @@ import (
 
 type metricsCmd struct{}
 
+func (*metricsCmd) Help() string {
+	return usage("0.",
+		"jobprobe metrics >/var/lib/node_exporter/jobprobe.prom")
+}
+
 func (cmd *metricsCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	m, err := obs.Metrics(ctx)
 	if err != nil {

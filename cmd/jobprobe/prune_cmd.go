@@ -20,6 +20,12 @@ type pruneCmd struct {
 	DryRun    bool `help:"Remove nothing, and say what would be."`
 }
 
+func (*pruneCmd) Help() string {
+	return usage("0; 1 something could not be removed.",
+		"jobprobe prune --older-than 30d --dry-run",
+		"jobprobe prune --older-than 7d --keep 100")
+}
+
 func (cmd *pruneCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if cmd.Keep < 0 {
 		return &failure{exitUsage, fmt.Errorf("--keep is %d, and must be 0 or more", cmd.Keep)}

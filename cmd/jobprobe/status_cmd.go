@@ -91,6 +91,7 @@ func printJob(c *console, job *reap.Job) error {
 		"notice", noticeText(job),
 		"late report", plain(job.LateReport),
 		"orphaned", yes(job.PossiblyOrphaned),
+		"warnings", strings.Join(job.Warnings, ", "),
 		map[bool]string{false: "not recorded", true: "not confirmed"}[job.Terminal], deref(job.Refused),
 	)
 }

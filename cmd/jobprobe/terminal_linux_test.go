@@ -119,6 +119,10 @@ func TestListAtATerminal(t *testing.T) {
 				t.Errorf("%s at %d columns: exit status %d, colours %v", env, columns, code, coloured)
 			}
 			lines := strings.Split(strings.TrimSpace(escape.ReplaceAllString(text, "")), "\r\n")
+			if warning := "1 of them ended with nobody to say how"; !strings.HasPrefix(lines[len(lines)-1], warning) {
+				t.Errorf("%s at %d columns: the last line is %q", env, columns, lines[len(lines)-1])
+			}
+			lines = lines[:len(lines)-1]
 			for _, line := range lines {
 				if width := displaywidth.String(line); width > columns {
 					t.Errorf("%s at %d columns: %d: %q", env, columns, width, line)

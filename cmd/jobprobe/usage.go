@@ -26,25 +26,3 @@ func usageOf(help string) (exits string, examples []string) {
 	}
 	return exits, examples
 }
-
-func (*lifecycleCmd) Help() string {
-	return usage("0; 1 no such or unusable record.",
-		"jobprobe lifecycle $id")
-}
-
-func (*drainCmd) Help() string {
-	return usage("0 clean; 1 something remains or was not recorded; 130 interrupted.",
-		"jobprobe drain --timeout 30s",
-		"jobprobe drain --reopen")
-}
-
-func (*metricsCmd) Help() string {
-	return usage("0.",
-		"jobprobe metrics >/var/lib/node_exporter/jobprobe.prom")
-}
-
-func (*pruneCmd) Help() string {
-	return usage("0; 1 something could not be removed.",
-		"jobprobe prune --older-than 30d --dry-run",
-		"jobprobe prune --older-than 7d --keep 100")
-}
