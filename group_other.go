@@ -8,7 +8,6 @@ import "syscall"
 
 func processNumbers() (pids []int64, complete bool) { return nil, false }
 func groupOf(int64) (pgid int64, err error)         { return 0, errNoSignal }
-func markerOf(int64) (Marker, string)               { return MarkerUnreadable, "" }
 func glimpse(int64) (Marker, string)                { return MarkerUnreadable, "" }
 func (m *Member) describe(int64)                    {}
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
+	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/internal/enum"
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
@@ -188,6 +189,8 @@ func (c claims) look(ctx context.Context, obs reap.Observer, name, key string) (
 		claim.Status = job.RecordState
 	case job.Terminal:
 		claim.State = ClaimFree
+	case job.Liveness.Conclusion == jobprobe.Unknown && string(job.SpawnState) == `"started"`:
+		// Nothing is known of its process: it stays ClaimUnknown.
 	case job.Alive, !job.PossiblyOrphaned:
 		claim.State = ClaimHeld
 	}

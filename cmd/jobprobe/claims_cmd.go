@@ -9,7 +9,7 @@ import (
 )
 
 type claimsCmd struct {
-	Forget *word `placeholder:"KEY" help:"Free the key of a job whose record is no longer there: you say that it is over."`
+	Forget *word `placeholder:"KEY" help:"Free the key of a job whose record is no longer there: you say that it is over. --json then prints the claims that are left."`
 }
 
 func (*claimsCmd) Help() string {
@@ -25,7 +25,9 @@ type claimsJSON struct {
 
 func (cmd *claimsCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if cmd.Forget != nil {
-		return spawn.ForgetClaim(ctx, *obs, string(*cmd.Forget))
+		if err := spawn.ForgetClaim(ctx, *obs, string(*cmd.Forget)); err != nil || !c.json {
+			return err
+		}
 	}
 	claims, err := spawn.Claims(ctx, *obs)
 	if err != nil {
