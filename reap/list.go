@@ -121,20 +121,37 @@ func (o Observer) order(ids []string, needed int) {
 // rows observes jobs in parallel and keeps their order. A job that is removed
 // meanwhile has no row.
 func (o Observer) rows(ctx context.Context, ids []string) ([]Row, error) {
-	looks := make([]look, len(ids))
+	rows := make([]Row, len(ids))
 	err := each(ctx, len(ids), func(i int) {
-		looks[i], _ = o.observe(ctx, ids[i]) // IDs returns valid ids only
+		l, _ := o.observe(ctx, ids[i]) // IDs returns valid ids only
+		if l.reading.State != sidecar.Absent {
+			rows[i] = o.row(&l)
+			rows[i].detach()
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]Row, 0, len(ids))
-	for i := range looks {
-		if looks[i].reading.State != sidecar.Absent {
-			rows = append(rows, o.row(&looks[i]))
-		}
+	return slices.DeleteFunc(rows, func(r Row) bool { return r.RunID == "" }), nil
+}
+
+// detach copies what the row has of its record, so that the rest of it does not
+// stay in memory for as long as the listing.
+func (r *Row) detach() {
+	values := [...]*jsontext.Value{
+		&r.Kind, &r.Label, &r.SpawnState, &r.SubmittedAt, &r.FinishedAt, &r.FinishedAtPrecision,
+		&r.TerminalSource, &r.PersistenceDegradedReason, &r.ExitCode, &r.Signal,
 	}
-	return rows, nil
+	size := 0
+	for _, v := range values {
+		size += len(*v)
+	}
+	own := make(jsontext.Value, 0, size)
+	for _, v := range values {
+		from := len(own)
+		own = append(own, *v...)
+		*v = own[from:len(own):len(own)]
+	}
 }
 
 // each calls do for every number below n, several at a time, until ctx is done.
