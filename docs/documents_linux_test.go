@@ -124,9 +124,10 @@ var documentsShown = []document{
 	{"completion", "", "jobprobe completion --json bash"},
 
 	// The store as a whole.
-	{"", "busy", "jobprobe run -- sleep 600"},
+	{"run", "busy", "jobprobe run --json -- sleep 600"},
 	{"metrics", "", "jobprobe metrics --json"},
-	{"prune", "", "jobprobe prune --json --older-than 0s --keep 3 --dry-run"},
+	{"hook", "", "jobprobe hook --json --run-id $busy --status completed"}, // and its process lives
+	{"prune", "", "jobprobe prune --json --older-than 0s --dry-run"},
 	{"drain", "", "jobprobe drain --json"},
 	{"error", "", "jobprobe run --json -- true"},
 	{"metrics", "", "jobprobe metrics --json"},

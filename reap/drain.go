@@ -21,7 +21,7 @@ type DrainOptions struct {
 	Grace, Kill time.Duration
 	// Leave signals nothing, and waits for the jobs to end by themselves.
 	Leave bool
-	// Details bounds Drained.Reasons.
+	// Details bounds Drained.Reasons; 0 is 64, and less is none.
 	Details int
 	// Progress, if not nil, is told now and then how many jobs of how many are
 	// settled. It is called from several goroutines, one at a time.
@@ -174,6 +174,9 @@ func (opt DrainOptions) withDefaults() DrainOptions {
 		if *d.set <= 0 {
 			*d.set = d.def
 		}
+	}
+	if opt.Details == 0 {
+		opt.Details = 64
 	}
 	return opt
 }

@@ -16,7 +16,8 @@ const unresolvedAfter = 600 * time.Second
 
 // WaitOptions bounds a wait.
 type WaitOptions struct {
-	// MaxWait is the window in seconds, 0 to 600; 0 observes once.
+	// MaxWait is the window in seconds, 0 to 600; 0 observes once. What is
+	// outside of a range is brought to its nearer end.
 	MaxWait float64
 	// Poll is the time between looks in seconds, 0.05 to 60.
 	Poll float64
@@ -36,10 +37,10 @@ type Waited struct {
 	Error            *WaitError     `json:"error"`
 	FinishedAt       jsontext.Value `json:"finished_at"`
 	TerminalSource   jsontext.Value `json:"terminal_source"`
-	ExitCode         jsontext.Value `json:"exit_code"`
-	Signal           jsontext.Value `json:"signal"`
-	// Refused is as in Job.
-	Refused *string `json:"refused"`
+	// ExitCode, Signal and Refused are as in Job.
+	ExitCode jsontext.Value `json:"exit_code"`
+	Signal   jsontext.Value `json:"signal"`
+	Refused  *string        `json:"refused"`
 }
 
 // WaitError says why an id cannot be waited for: invalid_input, not_found or

@@ -23,6 +23,8 @@ const MaxClaim = 512
 var (
 	// ErrBadClaim: the key is empty, no UTF-8, or longer than MaxClaim.
 	ErrBadClaim = errors.New("spawn: a claim is UTF-8 text of 1 to 512 bytes")
+	// ErrNoClaim: the key was never claimed, or is forgotten.
+	ErrNoClaim = errors.New("spawn: no such claim")
 	// errOvertaken: the holder that was found to have ended is no longer the
 	// one that the claim names.
 	errOvertaken = errors.New("spawn: the claim has another holder")
@@ -101,10 +103,10 @@ func Claims(ctx context.Context, obs reap.Observer) ([]Claim, error) {
 	return claimsOf(obs.Store).list(ctx, obs)
 }
 
-// ForgetClaim frees a claim whose holder's record is no longer there, so that
-// nobody can find out what became of it: it takes the caller's word that the job
-// is over. A claim that is free already stays so; any other is refused with a
-// [*ClaimHeldError].
+// ForgetClaim drops a claim that is free, or whose holder's record is no longer
+// there, so that nobody can find out what became of it: then it takes the
+// caller's word that the job is over. Any other is refused with a
+// [*ClaimHeldError], and a key without a claim is [ErrNoClaim].
 func ForgetClaim(ctx context.Context, obs reap.Observer, key string) error {
 	if err := checkClaim(key); err != nil {
 		return err
@@ -119,8 +121,9 @@ func ForgetClaim(ctx context.Context, obs reap.Observer, key string) error {
 	switch {
 	case err != nil:
 		return err
+	case seen.State == ClaimFree && seen.Holder == "":
+		return fmt.Errorf("%w: %q", ErrNoClaim, key)
 	case seen.State == ClaimFree:
-		return nil
 	case seen.Status != sidecar.Absent.String():
 		return &ClaimHeldError{seen}
 	}

@@ -161,7 +161,7 @@ func (r *Request) check() error {
 		}
 	}
 	for _, entry := range r.Env {
-		if i := strings.IndexByte(entry, '='); i < 0 || strings.ContainsRune(entry, 0) {
+		if i := strings.IndexByte(entry, '='); i <= 0 || strings.ContainsRune(entry, 0) {
 			return fmt.Errorf("%w: %q", ErrBadEnv, envName(entry))
 		}
 	}

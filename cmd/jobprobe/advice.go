@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jobprobe/jobprobe"
 	"github.com/jobprobe/jobprobe/reap"
 	"github.com/jobprobe/jobprobe/sidecar"
 )
@@ -22,15 +23,17 @@ func (c *console) advice(err error, reason string) string {
 	_, config := errors.AsType[*configError](err)
 	_, file := errors.AsType[*fs.PathError](err)
 	switch {
-	case strings.Contains(err.Error(), `"jobprobe `):
+	case strings.Contains(err.Error(), `"jobprobe `), errors.Is(err, jobprobe.ErrUnusablePID):
 		return ""
+	case config && strings.Contains(err.Error(), "JOBPROBE_"):
+		return "Correct or unset that variable; README has every setting."
 	case config:
 		return "Correct it there, or name another file with --config; README has every setting."
 	case errors.Is(err, sidecar.ErrRunID):
 		return "A run id is one word, as \"jobprobe list\" shows them."
 	case errors.Is(err, reap.ErrStillAlive):
 		return "\"jobprobe kill\" stops a job that is alive."
-	case reason == "refused" && file:
+	case reason == "refused" && file && c.command != "probe ":
 		return "\"jobprobe doctor\" checks the store."
 	}
 	return strings.Replace(next(reason, anError, aRefusal, aReason), "COMMAND ", c.command, 1)

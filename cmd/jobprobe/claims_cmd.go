@@ -9,11 +9,11 @@ import (
 )
 
 type claimsCmd struct {
-	Forget *word `placeholder:"KEY" help:"Free the key of a job whose record is no longer there: you say that it is over. --json then prints the claims that are left."`
+	Forget *word `placeholder:"KEY" help:"Drop a claim that is free, or whose job's record is no longer there: then you say that the job is over. --json then prints the claims that are left."`
 }
 
 func (*claimsCmd) Help() string {
-	return usage("0; 1 one is damaged, or held.",
+	return usage("0; 1 one is damaged, or, with --forget, held or not there.",
 		"jobprobe claims",
 		"jobprobe claims --forget backup")
 }

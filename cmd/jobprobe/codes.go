@@ -205,7 +205,6 @@ var codes = []code{
 	{"process_alive", aKept, "A process of the ended job lives.", ""},
 	{"process_unknown", aKept, "Whether the ended job's process lives cannot be told from here.", "Prune where the job ran."},
 	{"notice_pending", aKept, "Somebody is still to be told of the end.", ""},
-	{"holds_a_claim", aKept, "A claim names the job: without its record nobody could tell that the claim is free.", ""},
 
 	{"pending", aWaitList, "Jobs that waiting longer can still help.", ""},
 	{"stopped_without_end", aWaitList, "Jobs whose process is not there to wait for, and whose end could not be recorded.", "\"jobprobe status\" says why."},

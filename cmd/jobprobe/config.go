@@ -53,10 +53,13 @@ func configPath() string {
 	return filepath.Join(dir, "jobprobe", "jobprobe.toml")
 }
 
-// unconfigured are the commands that answer although the usual file cannot be
+// unconfigured are the commands that answer although the configuration cannot be
 // used: nothing in it is about them, or, of a run's own report of its end, all
 // that would be lost matters more.
 var unconfigured = []string{"probe", "identify", "explain", "version", "hook", "complete", "completion", "man"}
+
+// storeless are the commands that look at no store.
+var storeless = []string{"probe", "identify", "explain", "version", "complete", "completion", "man"}
 
 // readConfig reads the named file, or the usual one, which need not exist.
 // A key that is not known, and a value out of its range, is an error: a

@@ -29,6 +29,9 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 		Timeout: cfg.drainWindow(), Grace: cfg.grace(), Kill: cfg.killWindow(),
 		Leave: !cfg.Lifecycle.Cancel, Details: cfg.Lifecycle.Finished,
 	}
+	if opt.Details == 0 {
+		opt.Details = -1
+	}
 	if cmd.Timeout != nil {
 		opt.Timeout = *cmd.Timeout
 		if opt.Timeout < time.Millisecond || opt.Timeout > maxDrain {
@@ -40,7 +43,7 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 		settled.Store(int64(n))
 		all.Store(int64(of))
 	}
-	far := func() string { return fmt.Sprintf("%d of %d jobs settled", settled.Load(), all.Load()) }
+	far := func() string { return fmt.Sprintf("%d of %d jobs seen to", settled.Load(), all.Load()) }
 	began := time.Now()
 	done := c.progress(func() string { return "drain: " + far() })
 	d, err := obs.Drain(ctx, opt)
@@ -49,7 +52,7 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 		return err
 	}
 	if c.json {
-		err = c.document(d)
+		err = c.document(drainJSON{d, ctx.Err() != nil})
 	} else {
 		err = printDrain(c, &d)
 	}
@@ -61,6 +64,12 @@ func (cmd *drainCmd) Run(ctx context.Context, c *console, obs *reap.Observer, cf
 		return status(exitRefused)
 	}
 	return err
+}
+
+// drainJSON is the document of a drain.
+type drainJSON struct {
+	reap.Drained
+	CutShort bool `json:"cut_short"` // by a signal, before its time was over
 }
 
 // reopenJSON is the document of a store that was reopened.

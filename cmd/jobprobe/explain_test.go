@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 		anOwnership: words(func(n int) sidecar.Ownership { return sidecar.Ownership(n) }),
 		aCause:      words(func(n int) sidecar.Cause { return sidecar.Cause(n) }),
 		aDrain:      words(func(n int) reap.DrainOutcome { return reap.DrainOutcome(n) }),
-		aKept:       append(constants(t, "../../reap", regexp.MustCompile(`^kept[A-Z]`)), keptClaim),
+		aKept:       constants(t, "../../reap", regexp.MustCompile(`^kept[A-Z]`)),
 		aWarning:    constants(t, "../../reap", regexp.MustCompile(`^Warn[A-Z]`)),
 		aSource:     constants(t, "../../sidecar", regexp.MustCompile(`^Source[A-Z]`)),
 		aKillCode:   constants(t, "../../reap", regexp.MustCompile(`^(k|K)ill[A-Z]`)),

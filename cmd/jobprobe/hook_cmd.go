@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,7 +17,7 @@ import (
 type hookCmd struct {
 	RunID   string `required:"" name:"run-id" env:"JOBPROBE_RUN_ID" placeholder:"RUN_ID" help:"Run id."`
 	Status  string `default:"completed" complete:"completed,failed,cancelled,timed_out" help:"The run's own word for its end."`
-	Reason  string `placeholder:"CODE" help:"Reason code, if the run has one (default: that of the JSON in LIONAGI_NOTIFY_PAYLOAD)."`
+	Reason  string `placeholder:"CODE" help:"Reason code, if the run has one (default: the reason_code of the JSON in LIONAGI_NOTIFY_PAYLOAD, which runs of other starters are given)."`
 	Target  string `help:"Who the notice is for (default: as recorded)."`
 	Sender  string `help:"Who the notice is from (default: as recorded)."`
 	Command string `placeholder:"JSON" help:"Notifier, as a JSON list of words (default: as recorded, else JOBPROBE_NOTIFY_COMMAND)."`
@@ -41,6 +42,9 @@ type hooked struct {
 func (cmd *hookCmd) Run(ctx context.Context, c *console, obs *reap.Observer) error {
 	if strings.TrimSpace(cmd.Status) == "" {
 		return &failure{exitUsage, errors.New("--status must not be empty")}
+	}
+	if slices.Contains([]string{"running", "ending", "preparing", "unknown"}, cmd.Status) {
+		return &failure{exitUsage, fmt.Errorf("--status %s is no end: say how the run came out", cmd.Status)}
 	}
 	if cmd.Reason == "" {
 		cmd.Reason = reap.ReasonOf(os.Getenv("LIONAGI_NOTIFY_PAYLOAD"))

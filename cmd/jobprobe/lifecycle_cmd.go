@@ -22,9 +22,13 @@ func (cmd *lifecycleCmd) Run(ctx context.Context, c *console, obs *reap.Observer
 	if err != nil {
 		return err
 	}
-	if c.json {
+	if !h.Known {
+		unusable(c, h.RunID, h.RecordState, nil)
+	}
+	switch {
+	case c.json:
 		err = c.document(h)
-	} else {
+	case h.Known:
 		err = printHistory(c, &h)
 	}
 	if err == nil && !h.Known {
@@ -34,14 +38,6 @@ func (cmd *lifecycleCmd) Run(ctx context.Context, c *console, obs *reap.Observer
 }
 
 func printHistory(c *console, h *reap.History) error {
-	switch {
-	case h.RecordState == "absent":
-		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; \"jobprobe list\" shows the jobs\n", h.RunID)
-		return nil
-	case !h.Known:
-		fmt.Fprintf(c.err, "jobprobe: the record of %s is %s\n", h.RunID, h.RecordState)
-		return nil
-	}
 	kept := ""
 	if !h.Recorded {
 		kept = "none: the record is another program's"

@@ -51,13 +51,17 @@ func (cmd *listCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	if c.json {
 		return c.document(l)
 	}
-	return printList(c, obs, &l)
+	return cmd.print(c, obs, &l)
 }
 
-func printList(c *console, obs *reap.Observer, l *reap.Listing) error {
+func (cmd *listCmd) print(c *console, obs *reap.Observer, l *reap.Listing) error {
 	if len(l.Jobs) == 0 {
 		if _, err := os.Stat(obs.Store.Dir); errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(c.err, "no jobs; there is no store at %s yet\n", printable(obs.Store.Dir))
+			return nil
+		}
+		if cmd.Status != "" {
+			fmt.Fprintf(c.err, "no jobs of status %q\n", cmd.Status)
 			return nil
 		}
 		fmt.Fprintln(c.err, "no jobs")

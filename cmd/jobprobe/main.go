@@ -133,14 +133,18 @@ func command(err error) string {
 // configuration have it, in this order.
 func (c *cli) observer(command string, stderr io.Writer) (obs reap.Observer, cfg config, err error) {
 	cfg, err = readConfig(c.Config)
-	if err != nil && c.Config == "" && slices.Contains(unconfigured, command) {
+	if err != nil && c.Config == os.Getenv("JOBPROBE_CONFIG") && slices.Contains(unconfigured, command) {
 		fmt.Fprintln(stderr, "jobprobe: the configuration is not used:", err)
 		cfg, err = defaults(), nil
 	}
 	if err != nil {
 		return obs, cfg, &configError{err}
 	}
-	obs = reap.New(cmp.Or(c.Dir, cfg.Store.Dir, defaultDir()))
+	dir := cmp.Or(c.Dir, cfg.Store.Dir, defaultDir())
+	if dir == "" && !slices.Contains(storeless, command) {
+		return obs, cfg, errors.New("there is no home directory to keep jobs in: give --dir or JOBPROBE_DIR")
+	}
+	obs = reap.New(dir)
 	if obs.Notices, err = reap.NoticesFromEnv(os.Getenv); err != nil {
 		fmt.Fprintln(stderr, "jobprobe:", err)
 	} else if len(obs.Notices.Command) == 0 {
@@ -184,17 +188,21 @@ func flush(obs *reap.Observer, stderr io.Writer) {
 }
 
 // defaultDir is where jobs are kept if nothing else is said: state that
-// survives a reboot and is not worth a backup (XDG base directories).
+// survives a reboot and is not worth a backup (XDG base directories). It is
+// empty where the environment names no such place.
 func defaultDir() string {
 	if runtime.GOOS == "windows" {
-		return filepath.Join(os.Getenv("LocalAppData"), "jobprobe", "jobs")
+		if local := os.Getenv("LocalAppData"); local != "" {
+			return filepath.Join(local, "jobprobe", "jobs")
+		}
+		return ""
 	}
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "jobprobe", "jobs")
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "."
+		return ""
 	}
 	return filepath.Join(home, ".local", "state", "jobprobe", "jobs")
 }

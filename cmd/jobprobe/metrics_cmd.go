@@ -9,7 +9,7 @@ import (
 type metricsCmd struct{}
 
 func (*metricsCmd) Help() string {
-	return usage("0.",
+	return usage("0; 1 the store or its ledger cannot be read.",
 		"jobprobe metrics >/var/lib/node_exporter/jobprobe.prom")
 }
 

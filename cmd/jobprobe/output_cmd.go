@@ -35,12 +35,12 @@ func (cmd *outputCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		return err
 	}
 	switch {
-	case unusable != nil && c.json:
-		c.document(unusable)
-		return status(exitRefused)
 	case unusable != nil:
 		fmt.Fprintf(c.err, "jobprobe: %s: %s\n", cmd.RunID, unusable.Error)
 		c.advise(next(unusable.RecordState, aRefusal))
+		if c.json {
+			c.document(unusable)
+		}
 		return status(exitRefused)
 	case c.json:
 		if out.Console != nil {

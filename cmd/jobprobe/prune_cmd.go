@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -30,18 +31,13 @@ func (cmd *pruneCmd) Run(ctx context.Context, c *console, obs *reap.Observer) er
 	if cmd.Keep < 0 {
 		return &failure{exitUsage, fmt.Errorf("--keep is %d, and must be 0 or more", cmd.Keep)}
 	}
-	holders, err := claimHolders(ctx, obs)
-	if err != nil {
-		return err
+	if !cmd.DryRun {
+		if err := forgetFree(ctx, obs); err != nil {
+			return err
+		}
 	}
 	p, err := obs.Prune(ctx, reap.PruneOptions{
 		OlderThan: time.Duration(cmd.OlderThan), Keep: cmd.Keep, DryRun: cmd.DryRun,
-		Needed: func(id string) string {
-			if holders[id] {
-				return keptClaim
-			}
-			return ""
-		},
 	})
 	doc := prunedJSON{Pruned: p}
 	if err != nil { // what was removed is told all the same
@@ -67,18 +63,21 @@ type prunedJSON struct {
 	Error      string `json:"error,omitzero"`
 }
 
-// keptClaim is why a job stays that a claim names.
-const keptClaim = "holds_a_claim"
-
-// claimHolders are the jobs that claims name: without its record nobody could
-// tell that the claim is free.
-func claimHolders(ctx context.Context, obs *reap.Observer) (map[string]bool, error) {
+// forgetFree drops the claims that are free. One whose job's record is removed
+// could not be told from one that is held.
+func forgetFree(ctx context.Context, obs *reap.Observer) error {
 	claims, err := spawn.Claims(ctx, *obs)
-	holders := map[string]bool{}
 	for _, claim := range claims {
-		holders[claim.Holder] = true
+		if claim.State != spawn.ClaimFree || err != nil {
+			continue
+		}
+		err = spawn.ForgetClaim(ctx, *obs, claim.Key)
+		// Somebody else may have taken it meanwhile, or forgotten it.
+		if _, held := errors.AsType[*spawn.ClaimHeldError](err); held || errors.Is(err, spawn.ErrNoClaim) {
+			err = nil
+		}
 	}
-	return holders, err
+	return err
 }
 
 func printPruned(c *console, p *reap.Pruned) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,11 @@ func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 		}
 		out.Jobs = append(out.Jobs, job)
 	}
+	for i := range out.Jobs {
+		if job := &out.Jobs[i]; !job.Known {
+			unusable(c, job.RunID, job.RecordState, job.RecordError)
+		}
+	}
 	var err error
 	switch {
 	case c.json && len(cmd.RunIDs) == 1:
@@ -48,11 +54,12 @@ func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	case c.json:
 		err = c.document(out)
 	default:
-		for i := range out.Jobs {
+		known := slices.DeleteFunc(out.Jobs, func(job reap.Job) bool { return !job.Known })
+		for i := range known {
 			if i > 0 {
 				fmt.Fprintln(c.out)
 			}
-			err = printJob(c, &out.Jobs[i])
+			err = printJob(c, &known[i])
 		}
 	}
 	if err == nil && code != exitOK {
@@ -61,16 +68,21 @@ func (cmd *statusCmd) Run(ctx context.Context, c *console, obs *reap.Observer) e
 	return err
 }
 
-func printJob(c *console, job *reap.Job) error {
-	switch {
-	case job.RecordState == "absent":
-		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; \"jobprobe list\" shows the jobs\n", job.RunID)
-		return nil
-	case !job.Known:
-		fmt.Fprintf(c.err, "jobprobe: the record of %s is %s: %s\n", job.RunID, job.RecordState, printable(deref(job.RecordError)))
-		c.advise(next(job.RecordState, aRefusal))
-		return nil
+// unusable complains of a job that there is not, or whose record is no use.
+func unusable(c *console, id, state string, why *string) {
+	if state == sidecar.Absent.String() {
+		fmt.Fprintf(c.err, "jobprobe: no job %s in this store; \"jobprobe list\" shows the jobs\n", id)
+		return
 	}
+	text := state
+	if why != nil {
+		text += ": " + printable(*why)
+	}
+	fmt.Fprintf(c.err, "jobprobe: the record of %s is %s\n", id, text)
+	c.advise(next(state, aRefusal))
+}
+
+func printJob(c *console, job *reap.Job) error {
 	now := time.Now()
 	return c.facts(
 		"run id", job.RunID,

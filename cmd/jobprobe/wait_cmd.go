@@ -17,7 +17,7 @@ type waitCmd struct {
 }
 
 func (*waitCmd) Help() string {
-	return usage("0 all succeeded; 3 all ended; 4 waiting cannot resolve it; 124 the window closed; 130 interrupted.",
+	return usage("0 all succeeded; 3 all ended; 4 waiting cannot resolve it; 124 the window closed; 130 interrupted. With --any these are of the jobs that have ended, if any has.",
 		"jobprobe wait $id",
 		"jobprobe wait --any --max-wait 10m $first $second")
 }
@@ -47,7 +47,9 @@ func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 		return err
 	}
 	if c.json {
-		err = c.document(w)
+		waitErrors(c, &w)
+		w.TimedOut = w.TimedOut && !stopped
+		err = c.document(waitJSON{w, stopped})
 	} else {
 		err = printWait(c, &w)
 	}
@@ -64,13 +66,28 @@ func (cmd *waitCmd) Run(ctx context.Context, c *console, obs *reap.Observer) err
 	return nil
 }
 
+// waitJSON is the document of a wait.
+type waitJSON struct {
+	reap.Waiting
+	CutShort bool `json:"cut_short"` // by a signal, before its window closed
+}
+
+// waitErrors complains of the ids that cannot be waited for.
+func waitErrors(c *console, w *reap.Waiting) {
+	for i := range w.Runs {
+		if err := w.Runs[i].Error; err != nil {
+			fmt.Fprintf(c.err, "jobprobe: %s\n", printable(err.Message))
+			c.advise(next(err.Kind, anError))
+		}
+	}
+}
+
 func printWait(c *console, w *reap.Waiting) error {
+	waitErrors(c, w)
 	rows := make([][]string, 0, len(w.Runs))
 	for i := range w.Runs {
 		run := &w.Runs[i]
 		if run.Error != nil {
-			fmt.Fprintf(c.err, "jobprobe: %s\n", printable(run.Error.Message))
-			c.advise(next(run.Error.Kind, anError))
 			continue
 		}
 		detail := reason(run.ReasonCode, run.Refused)
