@@ -23,6 +23,8 @@ func (c *console) advice(err error, reason string) string {
 	_, config := errors.AsType[*configError](err)
 	_, file := errors.AsType[*fs.PathError](err)
 	switch {
+	case c.command == "run " && strings.Contains(err.Error(), "unknown flag"):
+		return "The command to start comes last, behind \"--\"."
 	case strings.Contains(err.Error(), `"jobprobe `), errors.Is(err, jobprobe.ErrUnusablePID):
 		return ""
 	case config && strings.Contains(err.Error(), "JOBPROBE_"):

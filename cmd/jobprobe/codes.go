@@ -31,6 +31,7 @@ const (
 	aWarning    = "warning"
 	aDrain      = "drain"
 	aKept       = "prune"
+	aResult     = "result"
 )
 
 const (
@@ -102,6 +103,11 @@ var codes = []code{
 	{"read_only", aRefusal, "The file system is read-only.", theyAsk},
 	{"record_busy", aRefusal, "Another program kept the record from being replaced (Windows).", theyAsk},
 	{"io_error", aRefusal, "The system failed to write the record; the message has its error.", theyAsk},
+
+	{"not_done", aResult, "Nothing was written.", ""},
+	{"written", aResult, "The changed record is published and durable.", ""},
+	{"written_unsynced", aResult, "The changed record is published, and a loss of power may undo that.", ""},
+	{"unchanged", aResult, "There was nothing to change, and nothing was written.", ""},
 
 	{"signalled", aKillCode, "The signal was sent.", ""},
 	{"kill_not_recorded", aKillCode, "The signal was sent, and the record could not be changed to say so.", "The next command that looks records the end."},

@@ -74,6 +74,7 @@ func TestExplain(t *testing.T) {
 		aCleanup:    words(func(n int) sidecar.Cleanup { return sidecar.Cleanup(n) }),
 		anOwnership: words(func(n int) sidecar.Ownership { return sidecar.Ownership(n) }),
 		aCause:      words(func(n int) sidecar.Cause { return sidecar.Cause(n) }),
+		aResult:     words(func(n int) sidecar.Result { return sidecar.Result(n) }),
 		aDrain:      words(func(n int) reap.DrainOutcome { return reap.DrainOutcome(n) }),
 		aKept:       constants(t, "../../reap", regexp.MustCompile(`^kept[A-Z]`)),
 		aWarning:    constants(t, "../../reap", regexp.MustCompile(`^Warn[A-Z]`)),
