@@ -91,3 +91,41 @@ func numbers(data []byte) (found []string) {
 	}
 	return found
 }
+
+// FuzzHistory checks that no history, whatever it is, blocks an end, is written
+// as what could not be read, or loses the count of what it was.
+func FuzzHistory(f *testing.F) {
+	for _, seed := range []string{
+		`null`, `"x"`, `{}`, `{"schema_version":2}`, string(sidecar.NewHistory()),
+		`{"schema_version":1,"state":"bogus","history":[1,{"at":7},{"state":"running"}],"damaged":-7,"dropped":1e9}`,
+		`{"schema_version":1,"state":"completed","cleanup":"unknown","ownership":"cleanup_confirmed","reason":null,"history":{}}`,
+		`{"schema_version":1,"state":"running","cleanup":"not_requested","ownership":"runtime_task_only","reason":null,"history":[null,null],"x":0.10}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := sidecar.Parse([]byte(`{"run_id":"r","spawn_state":"started","finished_at":null,"lifecycle":` + text + `}`))
+		if err != nil {
+			return
+		}
+		before := sidecar.HistoryOf(r)
+		end := sidecar.SupervisorEnd{Status: "completed", At: early}
+		if won, err := end.Apply(r); err != nil || !won {
+			t.Fatalf("the end: %v, %v", won, err)
+		}
+		after := sidecar.HistoryOf(r)
+		switch {
+		case before.Damaged < 0 || before.Dropped < 0 || len(after.Turns) > 64:
+			t.Fatalf("%+v became %+v", before, after)
+		case after.Kept != before.Kept:
+			t.Fatalf("kept %v became %v", before.Kept, after.Kept)
+		case after.Phase != sidecar.PhaseCompleted && after.Kept:
+			t.Fatalf("ended as %v", after.Phase)
+		case after.Damaged < before.Damaged && after.Dropped == before.Dropped:
+			t.Fatalf("%d damaged became %d", before.Damaged, after.Damaged)
+		}
+		if now, err := sidecar.Parse(r.Append(nil)); err != nil || !now.Equal(r) {
+			t.Fatalf("%v in %s", err, r.Append(nil))
+		}
+	})
+}
