@@ -29,20 +29,22 @@ func TestL2SameNumberInBoth(t *testing.T) {
 	}
 }
 
-// Numbers of the stages below: the prober's in both namespaces, the victim's
-// inside, and that of a stranger outside.
-const (
-	twinPID   = 700
-	victimPID = 800
-)
+// Numbers of the stages below: the prober's in both namespaces, and one of these
+// the victim's inside, and a stranger's outside. A thread of a stage may have
+// taken any of them for good.
+const twinPID = 700
+
+var victimPIDs = []int{800, 820, 840, 860}
 
 // twinOuterStage is number 1 of the outer namespace. It starts the stranger,
 // then an inner namespace, and makes the outer number of the prober there.
 func twinOuterStage(s *testproc.Stage) {
 	testproc.Prepare(s, "proc")
-	for range 20 {
-		if stranger := numbered(s, victimPID); stranger != nil {
-			break
+	for _, pid := range victimPIDs {
+		for range 20 {
+			if stranger := numbered(s, pid); stranger != nil {
+				break
+			}
 		}
 	}
 	testproc.NextTick()
@@ -85,8 +87,8 @@ func numbered(s *testproc.Stage, pid int) *testproc.Child {
 // twinInnerStage is number 1 of the inner namespace and sees the outer /proc.
 func twinInnerStage(s *testproc.Stage) {
 	var victim *testproc.Child
-	for range 20 {
-		if victim = numbered(s, victimPID); victim != nil {
+	for try := range 5 * len(victimPIDs) {
+		if victim = numbered(s, victimPIDs[try%len(victimPIDs)]); victim != nil {
 			break
 		}
 	}
@@ -94,7 +96,7 @@ func twinInnerStage(s *testproc.Stage) {
 		s.Fatalf("no victim")
 	}
 	// Someone of this namespace with its /proc records the victim.
-	record := testproc.Play(s, testproc.Mounts, "identify", "proc", strconv.Itoa(victimPID))[0]
+	record := testproc.Play(s, testproc.Mounts, "identify", "proc", strconv.Itoa(victim.PID))[0]
 	absent := decode(s, record)
 	absent.PID = 900
 	records := []string{record, encode(s, ticksOnly(decode(s, record)))[0], encode(s, absent)[0]}
