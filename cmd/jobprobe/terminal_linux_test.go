@@ -232,6 +232,27 @@ func TestFollowAndSweepInterrupted(t *testing.T) {
 	}
 }
 
+// So does drain, and what it has closed stays so; another one completes it.
+func TestDrainInterrupted(t *testing.T) {
+	a := attend(t, `trap "" TERM; echo ready; while :; do sleep 600; done`)
+	cmd := inText(t, a.store.Dir, "drain", "--timeout", "45s")
+	cmd.Env = append(cmd.Environ(), "JOBPROBE_PROCESS_GRACE_TIMEOUT_MS=10000", "JOBPROBE_SHUTDOWN_DRAIN_TIMEOUT_MS=45000")
+	s, stop := hear(t, cmd)
+	for !a.store.Read(a.id).Record.Ended() { // it is signalled, and has its grace
+		time.Sleep(time.Millisecond)
+	}
+	code, trouble := stop()
+	want := regexp.MustCompile(`^jobprobe: interrupted after [0-9]+s: [01] of 1 jobs seen to; the store admits no jobs`)
+	if code != exitLeft || !want.MatchString(trouble) {
+		t.Errorf("exit status %d, %q", code, trouble)
+	}
+	nextLine(t, s, `^outcome: +deadline_exceeded$`)
+	nextLine(t, s, a.id+` +remaining +timed_out$`)
+	if out, err := inText(t, a.store.Dir, "drain").Output(); err != nil || !strings.Contains(string(out), "clean") {
+		t.Errorf("another drain: %v\n%s", err, out)
+	}
+}
+
 // hear starts a program and returns its lines as they come, and what ends it: a
 // SIGTERM, after which its exit status and complaints are told.
 func hear(t *testing.T, cmd *exec.Cmd) (lines <-chan string, stop func() (code int, trouble string)) {
