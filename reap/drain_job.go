@@ -114,14 +114,19 @@ func (d *drain) end(ctx context.Context, j *drainee, l *look) (done bool) {
 }
 
 // rest looks for what is left of a job whose end is on record, and interrupts
-// that. What cannot be told of a job that is over is no reason to wait.
+// that. What can never be told from here, of a job that was seen to be over, is
+// no reason to wait; what cannot be told of any other remains.
 func (d *drain) rest(ctx context.Context, j *drainee, l *look) (done bool) {
 	left := d.groupLeft(l)
 	j.kept = sidecar.HistoryOf(l.record()).Kept
 	j.remains = ""
 	switch {
-	case l.live.Conclusion == jobprobe.Unknown && !l.record().Null("pid"):
-		return true
+	case l.probed && l.live.Conclusion == jobprobe.Unknown:
+		final := slices.Contains(lasting, l.live.Finding)
+		if l.live.Finding != jobprobe.ForeignHost && !(final && sawGone(l.record())) {
+			j.remains = l.live.Finding.String()
+		}
+		return final
 	case left != sidecar.RemainsSome:
 		j.ended, j.empty = true, left == sidecar.RemainsNone
 		return true

@@ -187,9 +187,7 @@ func (o Observer) mustStay(l *look, opt PruneOptions) string {
 	case jobprobe.Alive:
 		return keptLive
 	case jobprobe.Unknown:
-		// Whoever wrote these ends saw the process gone, or there was none.
-		seen := []string{sidecar.SourceSupervisor, sidecar.SourceReaper, sidecar.SourceSpawn}
-		if !slices.Contains(seen, textOf(l.record(), "terminal_source")) {
+		if !sawGone(l.record()) {
 			return keptUnknown
 		}
 	case jobprobe.ProcessGone:
@@ -279,4 +277,11 @@ func (o Observer) emptyTrash() (first error) {
 		note(os.Remove(path))
 	}
 	return first
+}
+
+// sawGone says whether whoever wrote the end saw the process gone, or there was
+// none.
+func sawGone(rec *sidecar.Record) bool {
+	seen := []string{sidecar.SourceSupervisor, sidecar.SourceReaper, sidecar.SourceSpawn}
+	return slices.Contains(seen, textOf(rec, "terminal_source"))
 }
