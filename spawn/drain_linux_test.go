@@ -217,7 +217,7 @@ func TestDrainOutcomes(t *testing.T) {
 	}
 	reopen(t, store)
 	slow := began(t, store, Request{Argv: shell(deaf)})
-	d := drain(t, store, reap.DrainOptions{Timeout: 300 * time.Millisecond, Grace: time.Minute})
+	d := drain(t, store, reap.DrainOptions{Timeout: 3 * time.Second, Grace: time.Minute})
 	if d.Outcome != reap.DrainDeadline || !slices.Equal(d.Remaining, []string{slow.RunID}) || len(d.NotRecorded) > 0 ||
 		d.Reasons[slow.RunID] != "timed_out" {
 		t.Errorf("a grace longer than the budget: %+v", d)
@@ -294,7 +294,7 @@ func TestDrainIsNotCleanWhile(t *testing.T) {
 		h := began(t, store, Request{Argv: shell(apart)})
 		t.Cleanup(func() { endMarked(t, h.RunID) })
 		for range 2 {
-			remain(t, store, reap.DrainOptions{Timeout: time.Second}, reap.DrainDeadline, h.RunID)
+			remain(t, store, reap.DrainOptions{Timeout: 3 * time.Second}, reap.DrainDeadline, h.RunID)
 		}
 		endMarked(t, h.RunID)
 		remain(t, store, reap.DrainOptions{}, reap.DrainClean)
